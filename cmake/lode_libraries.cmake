@@ -1,0 +1,10 @@
+# Which room opens which outside library.
+function(lode_use room)
+  if(TARGET lode_${room})
+    target_link_libraries(lode_${room} ${ARGN})
+  endif()
+endfunction()
+lode_use(base PUBLIC fmt::fmt)
+lode_use(json PRIVATE nlohmann_json::nlohmann_json)
+lode_use(parallel PRIVATE Threads::Threads)
+lode_use(text PRIVATE utf8proc pcre2-8)

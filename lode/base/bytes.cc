@@ -1,0 +1,66 @@
+#include "lode/base/bytes.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <cmath>
+
+namespace lode {
+namespace {
+
+struct Unit {
+  std::string_view name;
+  std::uint64_t bytes;
+};
+constexpr std::array kUnits = {
+    Unit{"", 1},
+    Unit{"B", 1},
+    Unit{"K", kKiB},
+    Unit{"KiB", kKiB},
+    Unit{"M", kMiB},
+    Unit{"MiB", kMiB},
+    Unit{"G", kGiB},
+    Unit{"GiB", kGiB},
+    Unit{"T", 1024 * kGiB},
+    Unit{"TiB", 1024 * kGiB},
+    Unit{"KB", 1000},
+    Unit{"MB", 1000 * 1000},
+    Unit{"GB", 1000ULL * 1000 * 1000},
+    Unit{"TB", 1000ULL * 1000 * 1000 * 1000},
+};
+
+Error not_a_size(std::string_view text) {
+  return Error{.code = Code::kUsage,
+               .thing = "size in bytes",
+               .wanted = "a number with an optional unit such as 12GiB or 900MB",
+               .found = fmt::format("\"{}\"", text)};
+}
+
+}  // namespace
+
+Result<std::uint64_t> parse_bytes(std::string_view text) {
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, fault] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
+  if (fault != std::errc{} || !(number >= 0)) return not_a_size(text);
+  std::string_view unit(rest, static_cast<std::size_t>(end - rest));
+  while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
+  for (const Unit& known : kUnits) {
+    if (known.name != unit) continue;
+    const double bytes = std::floor(number * static_cast<double>(known.bytes));
+    if (!(bytes < 9.2e18)) return not_a_size(text);
+    return static_cast<std::uint64_t>(bytes);
+  }
+  return not_a_size(text);
+}
+
+std::string human_bytes(std::uint64_t bytes) {
+  if (bytes < kKiB) return fmt::format("{} B", bytes);
+  const auto value = static_cast<double>(bytes);
+  if (bytes < kMiB) return fmt::format("{:.1f} KiB", value / static_cast<double>(kKiB));
+  if (bytes < kGiB) return fmt::format("{:.1f} MiB", value / static_cast<double>(kMiB));
+  return fmt::format("{:.2f} GiB", value / static_cast<double>(kGiB));
+}
+
+}  // namespace lode
