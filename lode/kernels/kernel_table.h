@@ -1,0 +1,112 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "lode/base/result.h"
+#include "lode/kernels/panel.h"
+
+namespace lode::kernels {
+
+/// How a matrix's second-level scale is applied to a block scale before the codes are multiplied:
+/// s * value, s / value, or not at all. Only NVFP4 has one.
+struct MatrixScale {
+  float value = 1.0F;
+  formats::TensorScale rule = formats::TensorScale::kNone;
+};
+
+/// One call of a panel kernel: y[t][p*16 + r] = sum over k of w[p][r][k] * x[row_of(t)][k].
+///
+/// Shapes:  panels [num_panels][panel_bytes], panel_stride_bytes apart; x rows of num rows x k in
+/// the
+///          form the kernel wants (f32, or packed int8: `activation_row_bytes`), x_stride_bytes
+///          apart; y [num_tokens][y_stride] floats. `rows` may be null (row t is token t).
+struct PanelDot {
+  PanelShape shape;
+  MatrixScale scale;
+  const std::byte* panels = nullptr;
+  std::size_t panel_stride_bytes = 0;
+  std::size_t num_panels = 0;
+  std::size_t k = 0;
+  const std::byte* x = nullptr;
+  std::size_t x_stride_bytes = 0;
+  const std::uint32_t* rows = nullptr;
+  std::size_t num_tokens = 0;
+  float* y = nullptr;
+  std::size_t y_stride = 0;
+};
+using PanelDotFn = void (*)(const PanelDot&) noexcept;
+
+/// What a fast kernel wants its activations to be.
+enum class ActivationForm : std::uint8_t {
+  kF32,     // k floats
+  kI8Fp4,   // int8 in blocks of 32 with an f32 scale, in the order of E2M1 lines, sums per 16
+  kI8Plain  // the same in rising k, for 8-bit codes
+};
+
+/// Bytes of one activation row of `k` numbers in `form`: codes [k up to a multiple of 32], then
+/// f32 scales [k/32 rounded up], then int32 sums of the codes of each 16 [2 a block]; up to 64
+/// bytes.
+///
+/// kI8Fp4 order inside each group of 8 k: 0 2 4 6 1 3 5 7 (low nibbles of a dword, then high ones).
+/// Codes: q = rint(x / s), s = amax / 127 (a block of zeros: s = 0, codes 0).
+constexpr std::size_t activation_row_bytes(ActivationForm form, std::size_t k) noexcept {
+  const std::size_t blocks = (k + 31) / 32;
+  const std::size_t bytes = form == ActivationForm::kF32 ? 4 * k : blocks * (32 + 4 + 8);
+  return (bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
+}
+
+/// All kernels of one ISA. `scalar::install` fills the table; a better ISA overwrites what it
+/// improves. Pure functions of pointers and counts: no allocation, threads, logging or globals.
+struct KernelTable {
+  std::string_view isa;
+
+  /// The law: weights decoded to f32 exactly (block multiplier formed first), then summed with
+  /// fused multiply-adds in four chains, chain c taking k = c mod 4 in rising order, joined as (0 +
+  /// 1) + (2 + 3). Activations are f32. Every ISA gives the same bits.
+  std::array<PanelDotFn, kNumPanelKinds> exact_dot{};
+
+  /// The fastest deterministic way, activations in `fast_form`. Integer sums are exact; the f32
+  /// part has a stated order, so that ISAs agree bit for bit here too unless a kernel's comment
+  /// says why not.
+  std::array<PanelDotFn, kNumPanelKinds> fast_dot{};
+  std::array<ActivationForm, kNumPanelKinds> fast_form{};
+
+  /// One row of k floats to `form` (kI8Fp4 or kI8Plain) at `out`, padding written as zeros.
+  void (*pack_activation)(ActivationForm form, const float* x, std::size_t k,
+                          std::byte* out) noexcept = nullptr;
+
+  /// Row r of one panel as floats, exactly: for embedding look-ups and for tests.
+  void (*decode_row)(const PanelShape& shape, const MatrixScale& scale, const std::byte* panel,
+                     std::size_t row, std::size_t k, float* out) noexcept = nullptr;
+
+  /// Sum of a[i] * b[i] in 16 chains (i mod 16), fused, joined pairwise: (0+8, 1+9, ...) then
+  /// halves.
+  float (*dot)(const float* a, const float* b, std::size_t n) noexcept = nullptr;
+  /// out[i] = fma(scale, x[i], out[i]).
+  void (*add_scaled)(float scale, const float* x, std::size_t n, float* out) noexcept = nullptr;
+  /// The same two where one side is stored as f16 (the KV cache of the fast mode).
+  float (*dot_f16)(const float* a, const std::uint16_t* b, std::size_t n) noexcept = nullptr;
+  void (*add_scaled_f16)(float scale, const std::uint16_t* x, std::size_t n,
+                         float* out) noexcept = nullptr;
+  void (*to_f16)(const float* x, std::size_t n, std::uint16_t* out) noexcept = nullptr;  // RNE
+
+  /// out[i] = x[i] * rsqrt(mean(x^2) + eps) * weight[i]; the sum of squares as in `dot`.
+  void (*rms_norm)(const float* x, const float* weight, float eps, std::size_t n,
+                   float* out) noexcept = nullptr;
+};
+
+/// The tables that this machine can run, plainest first: scalar, avx2, avx512.
+std::span<const KernelTable> available() noexcept;
+
+/// The table in use: the best available, or the one that LODE_ISA or `force` named.
+/// Errors: kUnsupported listing the choices when LODE_ISA names none of them.
+Result<const KernelTable*> active();
+
+/// Errors: kUnsupported listing the choices.
+Status force(std::string_view isa);
+
+}  // namespace lode::kernels

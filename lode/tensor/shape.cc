@@ -1,0 +1,12 @@
+#include "lode/tensor/shape.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace lode::tensor {
+
+std::string to_string(const Shape& shape) {
+  return fmt::format("[{}]", fmt::join(shape.extents(), ", "));
+}
+
+}  // namespace lode::tensor
