@@ -3,6 +3,21 @@
 # includes themselves: a room links to the rooms whose headers it names (tools/check_floors.py sees to
 # it that they all look down).
 
+# Every room of tools/floors.txt in which something lives, lowest floor first.
+function(lode_rooms)
+  file(STRINGS ${PROJECT_SOURCE_DIR}/tools/floors.txt lines REGEX "^[0-9]")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS tools/floors.txt)
+  foreach(line IN LISTS lines)
+    string(REPLACE " " ";" rooms "${line}")
+    list(POP_FRONT rooms)
+    foreach(room IN LISTS rooms)
+      if(EXISTS ${PROJECT_SOURCE_DIR}/lode/${room}/)
+        lode_room(${room})
+      endif()
+    endforeach()
+  endforeach()
+endfunction()
+
 function(lode_rooms_included out)
   set(rooms "")
   foreach(file IN LISTS ARGN)
@@ -24,6 +39,27 @@ function(lode_link_rooms target scope)
   endforeach()
 endfunction()
 
+# lode_test(NAME FILES...): a GoogleTest program that links the rooms it includes.
+function(lode_test name)
+  add_executable(${name} ${ARGN})
+  lode_rooms_included(rooms ${ARGN})
+  lode_link_rooms(${name} PRIVATE ${rooms})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE lode_warnings GTest::gmock_main)
+  target_compile_definitions(${name} PRIVATE LODE_GOLDEN_DIR="${PROJECT_SOURCE_DIR}/tests/golden"
+                                             LODE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  add_test(NAME ${name} COMMAND ${name})
+endfunction()
+
+# lode_bench(NAME FILES...): a Google Benchmark program that links the rooms it includes.
+function(lode_bench name)
+  add_executable(${name} ${ARGN})
+  lode_rooms_included(rooms ${ARGN})
+  lode_link_rooms(${name} PRIVATE ${rooms})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${name} PRIVATE lode_warnings benchmark::benchmark_main)
+endfunction()
+
 function(lode_room name)
   set(dir ${PROJECT_SOURCE_DIR}/lode/${name})
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${dir}/*.h)
@@ -33,10 +69,10 @@ function(lode_room name)
   set(sources ${all})
   list(FILTER tests INCLUDE REGEX "_test\\.cc$")
   list(FILTER benches INCLUDE REGEX "_bench\\.cc$")
-  list(FILTER sources EXCLUDE REGEX "_(test|bench)\\.cc$")
-
+  list(FILTER sources EXCLUDE REGEX "(_(test|bench)|/main)\\.cc$")
+  # A room that lives only in a folder of its own for tests or for main.cc is not a library yet.
   if(NOT sources AND NOT headers)
-    return()  # nothing lives here yet
+    return()
   endif()
 
   add_library(lode_${name} STATIC ${sources} ${headers})
@@ -47,27 +83,43 @@ function(lode_room name)
   target_link_libraries(lode_${name} PRIVATE $<BUILD_INTERFACE:lode_warnings>)
   lode_rooms_included(rooms ${sources} ${headers})
   lode_link_rooms(lode_${name} PUBLIC ${rooms})
-  install(TARGETS lode_${name} EXPORT lode-targets ARCHIVE DESTINATION lib)
+  set_property(GLOBAL APPEND PROPERTY LODE_ROOMS ${name})
 
   if(LODE_DEVELOPER AND tests)
-    add_executable(${name}_test ${tests})
-    lode_rooms_included(rooms ${tests})
-    lode_link_rooms(${name}_test PRIVATE ${name} ${rooms})
-    target_link_libraries(${name}_test PRIVATE lode_warnings GTest::gmock_main)
-    target_compile_definitions(${name}_test PRIVATE LODE_GOLDEN_DIR="${PROJECT_SOURCE_DIR}/tests/golden"
-                                                    LODE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-    add_test(NAME ${name} COMMAND ${name}_test)
+    lode_test(${name}_test ${tests})
+    target_link_libraries(${name}_test PRIVATE lode_${name})
   endif()
   if(LODE_DEVELOPER AND benches)
-    add_executable(${name}_bench ${benches})
-    lode_rooms_included(rooms ${benches})
-    lode_link_rooms(${name}_bench PRIVATE ${name} ${rooms})
-    target_link_libraries(${name}_bench PRIVATE lode_warnings benchmark::benchmark_main)
+    lode_bench(${name}_bench ${benches})
+    target_link_libraries(${name}_bench PRIVATE lode_${name})
   endif()
 endfunction()
 
-# lode_isa(FLAGS... FILES...) is written out per file in the kernels room: lode_isa("-mavx2;-mfma" files)
+# lode_isa(FLAGS FILES...): the instruction set of single files of the kernels room, where it differs
+# from that of their folder.
 function(lode_isa flags)
   set_source_files_properties(${ARGN} TARGET_DIRECTORY lode_kernels
                               PROPERTIES COMPILE_OPTIONS "${flags}")
+endfunction()
+
+# The folders of lode/kernels/ that are named for an instruction set, and what their files may use.
+function(lode_isa_folders)
+  if(NOT TARGET lode_kernels)
+    return()
+  endif()
+  set(avx2 -mavx2 -mfma -mf16c)
+  set(avx512 ${avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
+  set(avx512_vnni ${avx512} -mavx512vnni)
+  set(avx512_bf16 ${avx512_vnni} -mavx512bf16)
+  target_compile_options(lode_kernels PRIVATE -fno-exceptions)
+  foreach(isa IN ITEMS avx2 avx512 avx512_vnni avx512_bf16)
+    file(GLOB files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/lode/kernels/${isa}/*.cc)
+    list(FILTER files EXCLUDE REGEX "_(test|bench)\\.cc$")
+    foreach(file IN LISTS files)
+      get_source_file_property(own ${file} TARGET_DIRECTORY lode_kernels COMPILE_OPTIONS)
+      if(NOT own)
+        lode_isa("${${isa}}" ${file})
+      endif()
+    endforeach()
+  endforeach()
 endfunction()

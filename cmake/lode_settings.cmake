@@ -14,11 +14,11 @@ endif()
 # Strict floating point everywhere: no contraction that an ISA could choose differently.
 add_compile_options(-ffp-contract=off)
 if(LODE_SANITIZE)
-  add_compile_options(-fsanitize=${LODE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g)
+  add_compile_options(-fsanitize=${LODE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
   add_link_options(-fsanitize=${LODE_SANITIZE})
 endif()
 if(LODE_FUZZ)
-  add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -g)
+  add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -g1)
   add_link_options(-fsanitize=address,undefined)
 endif()
 
