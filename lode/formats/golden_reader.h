@@ -22,6 +22,9 @@ std::string_view behind(std::string_view json, std::initializer_list<std::string
 std::vector<std::uint32_t> hex_list(std::string_view text);
 std::vector<std::uint32_t> integer_list(std::string_view text);
 
+/// The integer at the front of `text`.
+std::uint32_t integer(std::string_view text);
+
 /// The bytes of one tensor of a safetensors file.
 std::vector<std::byte> tensor_bytes(std::string_view file, std::string_view name);
 

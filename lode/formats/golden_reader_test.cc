@@ -58,6 +58,14 @@ std::string_view behind(std::string_view json, std::initializer_list<std::string
 std::vector<std::uint32_t> hex_list(std::string_view text) { return numbers(text, 16); }
 std::vector<std::uint32_t> integer_list(std::string_view text) { return numbers(text, 10); }
 
+std::uint32_t integer(std::string_view text) {
+  text.remove_prefix(text.find_first_not_of(" \n"));
+  std::uint32_t value = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
+  LODE_CHECK(parsed.ec == std::errc{}, "a number was expected in the golden file");
+  return value;
+}
+
 std::vector<std::byte> tensor_bytes(std::string_view file, std::string_view name) {
   std::uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, file.data(), sizeof(header_bytes));
