@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <unordered_set>
+#include <utility>
+#include <vector>
 
 namespace lode::json {
 namespace {
@@ -20,10 +23,147 @@ Error bad_json(std::string found, std::string where) {
                .where = std::move(where)};
 }
 
+// A piece of the text, fit for a message: not longer than a line, without control characters.
+std::string quotable(std::string_view text) {
+  constexpr std::size_t kMaxBytes = 160;
+  std::string out(text.substr(0, kMaxBytes));
+  std::ranges::replace_if(
+      out, [](char c) { return c >= 0 && (c < ' ' || c == 0x7F); }, '?');
+  return text.size() > kMaxBytes ? out + "..." : out;
+}
+
+// The text, one character at a time, for nlohmann's lexer. What that lexer would let pass (NUL ends
+// the text for it, and a byte order mark may begin it) is turned into a character that it refuses.
+class Pieces {
+ public:
+  Pieces(Source& source, const Limits& limits) : source_(source), limits_(limits) { refill(); }
+
+  bool at_end() const { return next_ == end_; }
+  char current() const {
+    if (*next_ == '\0' || (position_ == 0 && *next_ == kByteOrderMark)) return kNeverInJson;
+    return *next_;
+  }
+  void advance() {
+    saw_nul_ = saw_nul_ || *next_ == '\0';
+    ++position_;
+    ++next_;
+    if (position_ - last_event_ > limits_.max_token_bytes) {
+      stop(bad_json(
+          fmt::format("a string or white space longer than {} bytes", limits_.max_token_bytes),
+          fmt::format("byte {}", last_event_)));
+    } else if (position_ > limits_.max_bytes) {
+      stop(bad_json(fmt::format("more than {} bytes", limits_.max_bytes), ""));
+    } else if (next_ == end_) {
+      refill();
+    }
+  }
+  void event() { last_event_ = position_; }
+
+  bool saw_nul() const { return saw_nul_; }
+  Status status;
+
+ private:
+  static constexpr char kByteOrderMark = '\xEF';  // its first byte
+  static constexpr char kNeverInJson = '\x01';
+
+  void refill() {
+    Result<std::string_view> piece = source_.next();
+    if (!piece) return stop(std::move(piece).error());
+    next_ = piece->data();
+    end_ = next_ + piece->size();
+  }
+  void stop(Error error) {
+    status = std::move(error);
+    next_ = end_;
+  }
+
+  Source& source_;
+  const Limits& limits_;
+  const char* next_ = nullptr;
+  const char* end_ = nullptr;
+  std::size_t position_ = 0;
+  std::size_t last_event_ = 0;
+  bool saw_nul_ = false;
+};
+
+// What nlohmann wants to see of it: an input iterator.
+class PieceIterator {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = char;
+
+  PieceIterator() = default;
+  explicit PieceIterator(Pieces& pieces) : pieces_(&pieces) {}
+  char operator*() const { return pieces_->current(); }
+  PieceIterator& operator++() {
+    pieces_->advance();
+    return *this;
+  }
+  void operator++(int) { ++*this; }
+  // Only ever compared with the end.
+  bool operator==(const PieceIterator&) const { return pieces_ == nullptr || pieces_->at_end(); }
+
+ private:
+  Pieces* pieces_ = nullptr;
+};
+
+class OnePiece final : public Source {
+ public:
+  explicit OnePiece(std::string_view text) : text_(text) {}
+  Result<std::string_view> next() override { return std::exchange(text_, {}); }
+
+ private:
+  std::string_view text_;
+};
+
+// The names of one open object, as hashes: open addressing, at most half full.
+class NameHashes {
+ public:
+  void clear() {
+    if (slots_.size() > kKeptSlots) slots_ = {};
+    std::ranges::fill(slots_, 0);
+    count_ = 0;
+  }
+  // False where it was there before. Equal hashes of unequal names are taken for a duplicate: that
+  // refuses a file in 2^64 and lets none pass.
+  bool insert(std::uint64_t hash) {
+    hash = hash == 0 ? 1 : hash;
+    if (2 * (count_ + 1) > slots_.size()) grow();
+    std::uint64_t& slot = find(hash);
+    if (slot == hash) return false;
+    slot = hash;
+    ++count_;
+    return true;
+  }
+
+ private:
+  static constexpr std::size_t kKeptSlots = 64;
+
+  std::uint64_t& find(std::uint64_t hash) {
+    std::size_t at = static_cast<std::size_t>(hash) & (slots_.size() - 1);
+    while (slots_[at] != 0 && slots_[at] != hash) at = (at + 1) & (slots_.size() - 1);
+    return slots_[at];
+  }
+  void grow() {
+    std::vector<std::uint64_t> old = std::exchange(slots_, {});
+    slots_.resize(std::max<std::size_t>(16, 2 * old.size()));
+    for (const std::uint64_t hash : old) {
+      if (hash != 0) find(hash) = hash;
+    }
+  }
+
+  std::vector<std::uint64_t> slots_;
+  std::size_t count_ = 0;
+};
+
 // Between nlohmann's SAX parser and our Handler: depth and duplicate names are checked here.
 class Sax final : public nlohmann::json_sax<Parser> {
  public:
-  Sax(Handler& handler, const Limits& limits) : handler_(handler), limits_(limits) {}
+  Sax(Handler& handler, Pieces& pieces, const Limits& limits)
+      : handler_(handler), pieces_(pieces), limits_(limits) {}
 
   bool null() override { return take(handler_.scalar(Value())); }
   bool boolean(bool value) override { return take(handler_.scalar(Value(value))); }
@@ -39,17 +179,20 @@ class Sax final : public nlohmann::json_sax<Parser> {
   bool string(string_t& value) override { return take(handler_.scalar(Value(std::move(value)))); }
   bool binary(binary_t&) override { return false; }
   bool start_object(std::size_t) override {
-    return deeper() && (open_.emplace_back(), take(handler_.begin_object()));
+    if (!deeper()) return false;
+    if (names_.size() < depth_) names_.resize(depth_);
+    names_[depth_ - 1].clear();
+    return take(handler_.begin_object());
   }
   bool key(string_t& value) override {
     const auto hash = static_cast<std::uint64_t>(std::hash<std::string>{}(value));
-    if (!open_.back().insert(hash).second) {
-      return take(bad_json(fmt::format("the name \"{}\" twice in one object", value), ""));
+    if (!names_[depth_ - 1].insert(hash)) {
+      return take(
+          bad_json(fmt::format("the name \"{}\" twice in one object", quotable(value)), ""));
     }
     return take(handler_.name(value));
   }
   bool end_object() override {
-    open_.pop_back();
     --depth_;
     return take(handler_.end_object());
   }
@@ -60,9 +203,10 @@ class Sax final : public nlohmann::json_sax<Parser> {
   }
   bool parse_error(std::size_t position, const std::string&,
                    const nlohmann::detail::exception& fault) override {
+    if (pieces_.saw_nul()) return take(bad_json("a NUL byte", fmt::format("byte {}", position)));
     const std::string_view text = fault.what();
     const auto detail = text.rfind("; ");
-    return take(bad_json(std::string(detail == text.npos ? text : text.substr(detail + 2)),
+    return take(bad_json(quotable(detail == text.npos ? text : text.substr(detail + 2)),
                          fmt::format("byte {}", position)));
   }
 
@@ -70,6 +214,7 @@ class Sax final : public nlohmann::json_sax<Parser> {
 
  private:
   bool take(Status result) {
+    pieces_.event();
     if (!result) status = std::move(result);
     return status.has_value();
   }
@@ -79,9 +224,10 @@ class Sax final : public nlohmann::json_sax<Parser> {
   }
 
   Handler& handler_;
-  Limits limits_;
+  Pieces& pieces_;
+  const Limits& limits_;
   std::size_t depth_ = 0;
-  std::vector<std::unordered_set<std::uint64_t>> open_;
+  std::vector<NameHashes> names_;  // one a level, used again
 };
 
 // Builds the tree of `parse` from the same events.
@@ -259,15 +405,22 @@ std::string_view Value::kind() const noexcept {
 
 Value object(std::initializer_list<Member> members) { return Value(Object(members)); }
 
+Status parse_streaming(Source& source, Handler& handler, const Limits& limits) {
+  Pieces pieces(source, limits);
+  Sax sax(handler, pieces, limits);
+  const bool done = Parser::sax_parse(PieceIterator(pieces), PieceIterator(), &sax);
+  if (!pieces.status) return std::move(pieces.status);
+  if (!sax.status) return std::move(sax.status);
+  if (!done) return bad_json("a value that JSON does not have", "");
+  return {};
+}
+
 Status parse_streaming(std::string_view text, Handler& handler, const Limits& limits) {
   if (text.size() > limits.max_bytes) {
     return bad_json(fmt::format("{} bytes, more than {}", text.size(), limits.max_bytes), "");
   }
-  Sax sax(handler, limits);
-  const bool done = Parser::sax_parse(text.begin(), text.end(), &sax);
-  if (!sax.status) return std::move(sax.status);
-  if (!done) return bad_json("a value that JSON does not have", "");
-  return {};
+  OnePiece source(text);
+  return parse_streaming(source, handler, limits);
 }
 
 Result<Value> parse(std::string_view text, const Limits& limits) {

@@ -67,12 +67,14 @@ Value object(std::initializer_list<Member> members);
 struct Limits {
   std::size_t max_depth = 64;
   std::size_t max_bytes = 100'000'000;
+  std::size_t max_token_bytes = std::size_t{16} * 1024 * 1024;  // one string, or white space
 };
 
 /// Parses strict JSON (RFC 8259). White space may surround the value; nothing else may.
 ///
-/// Errors: kInvalidSource with the byte position for bad syntax, bad UTF-8, a lone surrogate, a
-/// duplicate name within one object, nesting deeper or text longer than the limits.
+/// Errors: kInvalidSource with the byte position for bad syntax (a byte order mark and NUL bytes
+/// are that, too), bad UTF-8, a lone surrogate, a duplicate name within one object, nesting deeper
+/// or text longer than the limits.
 Result<Value> parse(std::string_view text, const Limits& limits = {});
 
 /// What a streaming parse meets, in order. A handler stops the parse by returning an Error.
@@ -88,8 +90,26 @@ class Handler {
 };
 
 /// The same language as `parse`, without a tree: for safetensors headers of 100 MB.
-/// Memory: the names of the objects that are open, as hashes (8 bytes a name).
+///
+/// Errors: as parse, and what the handler returns.
+/// Memory: the names of the objects that are open, as hashes (at most 32 bytes a name).
 Status parse_streaming(std::string_view text, Handler& handler, const Limits& limits = {});
+
+/// Text that comes in pieces.
+class Source {
+ public:
+  virtual ~Source() = default;
+  /// The next piece, valid until the next call; an empty one is the end.
+  ///
+  /// Errors: whatever keeps it from reading; it ends the parse and is returned by it.
+  virtual Result<std::string_view> next() = 0;
+};
+
+/// The same from pieces, so that the text never needs to be in memory as a whole.
+///
+/// Errors: as parse, what the handler returns, and what the source returns.
+/// Memory: as above, and the longest string.
+Status parse_streaming(Source& source, Handler& handler, const Limits& limits = {});
 
 /// Compact text (indent < 0) or indented; numbers round-trip; strings are UTF-8, only what JSON
 /// must escape is escaped.
