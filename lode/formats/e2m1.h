@@ -8,11 +8,11 @@ namespace lode::formats {
 
 /// The sixteen values of an E2M1 (FP4) code: no infinity, no NaN; code 8 is -0.
 /// Source: OCP Microscaling Formats 1.0, 5.3.3.
-inline constexpr float kE2m1[16] = {0.0F,  0.5F,  1.0F,  1.5F,  2.0F,  3.0F,  4.0F,  6.0F,
-                                    -0.0F, -0.5F, -1.0F, -1.5F, -2.0F, -3.0F, -4.0F, -6.0F};
+inline constexpr float kE2m1Values[16] = {0.0F,  0.5F,  1.0F,  1.5F,  2.0F,  3.0F,  4.0F,  6.0F,
+                                          -0.0F, -0.5F, -1.0F, -1.5F, -2.0F, -3.0F, -4.0F, -6.0F};
 
 /// The value of the low four bits of `code`.
-LODE_ALWAYS_INLINE float decode_e2m1(std::uint8_t code) noexcept { return kE2m1[code & 0xF]; }
+LODE_ALWAYS_INLINE float decode_e2m1(std::uint8_t code) noexcept { return kE2m1Values[code & 0xF]; }
 
 /// To nearest, ties to even, saturating at 6; the sign is kept, also on zeros. NaN becomes a zero:
 /// E2M1 has no better code, whoever may meet NaN must look before.

@@ -24,9 +24,9 @@ consteval E4m3Values make_e4m3_values() {
 
 /// The value of every code of E4M3 ("FN": no infinity, 0x7F and 0xFF are NaN, the largest is 448).
 /// Source: OCP 8-bit Floating Point Specification 1.0.
-inline constexpr E4m3Values kE4m3 = make_e4m3_values();
+inline constexpr E4m3Values kE4m3Values = make_e4m3_values();
 
-LODE_ALWAYS_INLINE float decode_e4m3(std::uint8_t code) noexcept { return kE4m3.of[code]; }
+LODE_ALWAYS_INLINE float decode_e4m3(std::uint8_t code) noexcept { return kE4m3Values.of[code]; }
 
 /// To nearest, ties to even, then saturating: infinities become 448 too. NaN stays NaN.
 LODE_ALWAYS_INLINE std::uint8_t encode_e4m3(float value) noexcept {
