@@ -16,6 +16,7 @@ import sys
 import cpp_text
 
 TIDY = "clang-tidy-14"
+FINDING = re.compile(r"(?m)^(?=\S+:\d+:\d+: (?:error|warning):)")
 
 
 def entries(build, everything):
@@ -60,8 +61,9 @@ def main():
     todo = entries(build, "--all" in sys.argv)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         said = list(pool.map(lambda item: tidy(build, *item, config), sorted(todo.items())))
-    found = {line for text in said for line in text.splitlines() if re.search(r"(error|warning):", line)}
-    print("".join(said) + f"clang-tidy: {len(todo)} files, {len(found)} findings")
+    # A finding in a header is said by every file that includes it.
+    found = dict.fromkeys(part for text in said for part in FINDING.split(text) if part.strip())
+    print("".join(found) + f"clang-tidy: {len(todo)} files, {len(found)} findings")
     sys.exit(any(said))
 
 

@@ -68,7 +68,7 @@ class Doors(Checker):
         self.passes("check_doors.py")
 
     def test_words_in_comments_and_strings_are_free(self):
-        self.passes("check_doors.py", {"lode/tensor/a.cc": '// new\nauto x = "malloc(1) new";\n'
+        self.passes("check_doors.py", {"lode/tensor/a.cc": '#include <new>\n// new\nauto x = "malloc(1) new";\n'
                                                            "auto y = R\"(const_cast)\";\n"})
 
     def test_intrinsics_outside_their_folders_are_found(self):

@@ -1,0 +1,131 @@
+# Sourced by ./lode-test: steps that are timed, logged, counted and named when they fail or are skipped.
+passed=0 failed=0 skipped=0
+failures=() skips=()
+began=$SECONDS
+
+part() { printf '\n== %s\n' "$*"; }
+
+skip() {  # what why
+  skipped=$((skipped + 1))
+  skips+=("$1: $2")
+  printf '  %-28s SKIPPED: %s\n' "$1" "$2"
+}
+
+# report NAME BEGAN STATUS LOG: one line; and the log's end where it failed.
+report() {
+  local took=$((SECONDS - $2))
+  if [ "$3" = 0 ]; then
+    printf '  %-28s ok  %4d s  %s\n' "$1" "$took" "${5:-}"
+  else
+    failures+=("$1")
+    printf '  %-28s FAILED %d s (log: %s)\n' "$1" "$took" "$4"
+    tail -n 80 "$4" | sed 's/^/    | /'
+  fi
+}
+
+step() {  # name command...
+  local name=$1 start=$SECONDS log="build/logs/$1.log" status=0
+  shift
+  "$@" >"$log" 2>&1 </dev/null || status=$?
+  if [ "$status" = 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+  report "$name" "$start" "$status" "$log"
+  return "$status"
+}
+
+# count NAME START LOG REPORT STATUS: adds what a runner wrote into REPORT. A runner that fails without a
+# failing test has failed all the same (a sanitizer's exit, a crash after the report).
+count() {
+  local name=$1 start=$2 log=$3 status=$5 p f s names
+  { read -r p f s; mapfile -t names; } < <(python3 tools/count_tests.py "$4")
+  if [ "$status" != 0 ] && [ "$f" = 0 ]; then f=1; fi
+  if [ "$status" = 0 ] && [ "$((p + f + s))" = 0 ]; then
+    echo "no test was run" >>"$log"
+    f=1
+  fi
+  passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+  for one in "${names[@]}"; do [ -z "$one" ] || skips+=("$name: $one"); done
+  report "$name" "$start" "$f" "$log" "$p passed, $f failed, $s skipped"
+}
+
+gtests() {  # BUILD[@label] programs...
+  local label=$1 build=build/${1%@*} program
+  shift
+  for program in "$@"; do
+    local start=$SECONDS status=0 stem="build/logs/$label-$program"
+    rm -f "$stem.json"
+    "$build/$program" --gtest_brief=1 --gtest_output="json:$stem.json" >"$stem.log" 2>&1 </dev/null || status=$?
+    count "$label $program" "$start" "$stem.log" "$stem.json" "$status"
+  done
+}
+
+ctests() {  # name preset ctest-label
+  local start=$SECONDS status=0 stem=$PWD/build/logs/$1
+  rm -f "$stem.xml"
+  ctest --test-dir "build/$2" -L "$3" -j 2 --output-on-failure --output-junit "$stem.xml" >"$stem.log" 2>&1 ||
+    status=$?
+  count "$1" "$start" "$stem.log" "$stem.xml" "$status"
+}
+
+unittests() {  # name folder
+  local start=$SECONDS status=0 log=build/logs/$1.log
+  python3 -m unittest discover -s "$2" -p '*_test.py' >"$log" 2>&1 </dev/null || status=$?
+  count "$1" "$start" "$log" "$log" "$status"
+}
+
+# The GoogleTest programs of a build, from what it says itself, not from what lies there.
+test_programs() {  # preset
+  ctest --test-dir "build/$1" -N -LE compile_fail | sed -n 's/^ *Test *#[0-9]*: //p'
+}
+
+both() {  # "words" words...: those in both
+  local words=" $1 " word
+  shift
+  for word in "$@"; do [[ $words == *" $word "* ]] && echo "$word"; done
+}
+
+others_than() {  # "words" words...: those not among the first
+  local words=" $1 " word
+  shift
+  for word in "$@"; do [[ $words == *" $word "* ]] || echo "$word"; done
+}
+
+machine_has() {  # isa
+  case "$1" in
+    scalar) ;;
+    avx512) grep -qw avx512f /proc/cpuinfo && grep -qw avx512bw /proc/cpuinfo && grep -qw avx512vl /proc/cpuinfo ;;
+    *) grep -qw "$1" /proc/cpuinfo ;;
+  esac
+}
+
+# tests/e2e/*.sh, each a check of the `lode` command as a user runs it; exit 77 means skipped, its last
+# line why. They find the command in LODE, the maker of checkpoints in LODE_SYNTH, the model in LODE_MODEL.
+end_to_end() {
+  local script name status start log
+  export LODE=$PWD/build/release/lode LODE_SYNTH=$PWD/build/dev/lode-synth LODE_MODEL=$PWD/models/story-moe-nvfp4
+  if [ ! -x "$LODE" ]; then
+    skip "end to end" "there is no lode command yet"
+    return
+  fi
+  if [ -d "$LODE_MODEL" ]; then step demo ./lode-demo; else skip demo "there is no $LODE_MODEL yet"; fi
+  for script in tests/e2e/*.sh; do
+    [ -e "$script" ] || continue
+    name=e2e-$(basename "$script" .sh) status=0 start=$SECONDS log=build/logs/$(basename "$script" .sh).log
+    bash "$script" >"$log" 2>&1 </dev/null || status=$?
+    if [ "$status" = 77 ]; then
+      skip "$name" "$(tail -n 1 "$log")"
+    else
+      if [ "$status" = 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+      report "$name" "$start" "$status" "$log"
+    fi
+  done
+}
+
+finish() {
+  printf '\n'
+  for one in "${skips[@]}"; do echo "skipped: $one"; done
+  for one in "${failures[@]}"; do echo "failed: $one"; done
+  echo "took $((SECONDS - began)) s"
+  echo "$passed passed, $failed failed, $skipped skipped"
+  [ "$failed" = 0 ]
+  exit
+}
