@@ -11,7 +11,8 @@
 namespace lode::families {
 
 /// The name of a module in the files, "{layer}" and "{expert}" standing for numbers, without
-/// ".weight" or ".bias": storage variants hang their own endings on it.
+/// ".weight" or ".bias" (storage variants hang their own endings on it) and without "model." before
+/// "layers" and the like (wrappers put other prefixes there).
 struct ModulePattern {
   Role role;
   std::string_view module;

@@ -4,6 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "lode/base/result.h"
+#include "lode/families/roles.h"
+
 namespace lode::families {
 
 /// What the gate and up products of a gated MLP go through. Formulas: moe/activation.h.
@@ -44,6 +47,8 @@ struct RopeSpec {
   double mscale_all_dim = 0.0;    // yarn: 0 means absent
   double low_freq_factor = 1.0;   // llama3
   double high_freq_factor = 4.0;  // llama3
+
+  friend bool operator==(const RopeSpec&, const RopeSpec&) = default;
 };
 
 struct LayerSpec {
@@ -80,7 +85,26 @@ struct ModelSpec {
   std::vector<LayerSpec> layers;
 };
 
-/// Bytes of keys and values that `tokens` tokens of one sequence take, windows counted as rings.
+/// Extents of a role's weight: [rows, k], or [rows] with k = 0 for a vector.
+struct RoleExtents {
+  std::uint64_t rows = 0;
+  std::uint64_t k = 0;
+
+  friend bool operator==(const RoleExtents&, const RoleExtents&) = default;
+};
+RoleExtents extents(const ModelSpec& spec, Role role) noexcept;
+
+/// Whether the model has this role, in layer `layer` where it is one of a layer or an expert.
+bool has_role(const ModelSpec& spec, Role role, std::uint32_t layer = 0) noexcept;
+
+/// What no model may be, whichever the family: heads that do not divide, more experts a token than
+/// there are, extents and products beyond what Lode reckons with.
+///
+/// Errors: kInvalidSource naming the key of config.json and its value.
+Status check_spec(const ModelSpec& spec);
+
+/// Bytes of keys and values that `tokens` tokens of one sequence take, windows counted as rings;
+/// the largest number there is where 64 bits do not hold it.
 std::uint64_t kv_cache_bytes(const ModelSpec& spec, std::uint64_t tokens,
                              std::uint32_t bytes_per_number);
 

@@ -44,8 +44,25 @@ inline constexpr std::size_t kNumRoles = 28;
 
 enum class Scope : std::uint8_t { kModel, kLayer, kExpert };
 
+/// Which part of a module's tensors a role is: a matrix and the scales that belong to it, one
+/// vector beside it, or a tensor that bears the module's name as it is.
+enum class Part : std::uint8_t { kMatrix, kNormWeight, kBias, kBare };
+
+/// One row a role, in the order of the enum.
+struct RoleInfo {
+  Role role;
+  Scope scope;
+  Part part;
+  std::string_view name;  // "expert_gate", as in JSON and receipts
+};
+
+const RoleInfo& info(Role role) noexcept;
+
 /// "expert_gate", as in JSON and receipts.
 std::string_view name(Role role) noexcept;
 Scope scope(Role role) noexcept;
+
+/// Whether the role is a matrix; a vector else.
+bool is_matrix(Role role) noexcept;
 
 }  // namespace lode::families

@@ -1,0 +1,11 @@
+#pragma once
+
+#include "lode/families/family.h"
+
+namespace lode::families {
+
+// One declaration a family; all.cc lists them.
+const Family& qwen3_moe() noexcept;
+const Family& gpt_oss() noexcept;
+
+}  // namespace lode::families
