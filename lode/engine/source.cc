@@ -1,0 +1,52 @@
+#include "lode/engine/source.h"
+
+#include "lode/checkpoint/input_file.h"
+#include "lode/text/tokenizer.h"
+
+namespace lode::engine {
+namespace {
+
+constexpr const char* kTokenizerFile = "tokenizer.json";
+constexpr std::uint64_t kMaxTokenizerBytes = 64ULL << 20;
+
+}  // namespace
+
+Result<Source> open_source(const std::filesystem::path& folder) {
+  LODE_TRY(checkpoint::HfConfig config, checkpoint::HfConfig::read(folder));
+  LODE_TRY(const families::Family* family, families::find_family(config));
+  LODE_TRY(families::ModelSpec spec, family->read_spec(config));
+  LODE_TRY(checkpoint::QuantConfig quant, checkpoint::read_quant_config(folder, config));
+  LODE_TRY(checkpoint::GenerationConfig generation, checkpoint::read_generation_config(folder));
+  LODE_TRY(checkpoint::TensorIndex index, checkpoint::open_index(folder));
+  LODE_TRY(loader::Binding binding, loader::bind(index, *family, spec, quant));
+  return Source{.folder = folder,
+                .index = std::move(index),
+                .config = std::move(config),
+                .generation = std::move(generation),
+                .quant = std::move(quant),
+                .family = family,
+                .spec = std::move(spec),
+                .binding = std::move(binding)};
+}
+
+std::uint64_t metadata_bytes(const Source& source) {
+  std::error_code absent;
+  const auto file_bytes = std::filesystem::file_size(source.folder / kTokenizerFile, absent);
+  const std::uint64_t tokenizer = absent ? 0 : text::tokenizer_bytes_bound(file_bytes);
+  return source.index.held_bytes() + source.binding.held_bytes() + tokenizer;
+}
+
+Result<std::string> read_tokenizer_file(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / kTokenizerFile;
+  LODE_TRY(std::optional<std::string> text, checkpoint::read_small_file(path, kMaxTokenizerBytes));
+  if (!text) {
+    return Error{.code = Code::kInvalidSource,
+                 .thing = kTokenizerFile,
+                 .wanted = "a tokenizer beside the weights",
+                 .found = "no such file",
+                 .where = folder.string()};
+  }
+  return *std::move(text);
+}
+
+}  // namespace lode::engine

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include "lode/base/result.h"
+#include "lode/checkpoint/generation_config.h"
+#include "lode/checkpoint/hf_config.h"
+#include "lode/checkpoint/quant_config.h"
+#include "lode/checkpoint/tensor_index.h"
+#include "lode/families/family.h"
+#include "lode/loader/binding.h"
+
+namespace lode::engine {
+
+/// A checkpoint folder, understood: what it holds, which family it is, where each weight lies. No
+/// weight has been read.
+struct Source {
+  std::filesystem::path folder;
+  checkpoint::TensorIndex index;
+  checkpoint::HfConfig config;
+  checkpoint::GenerationConfig generation;
+  checkpoint::QuantConfig quant;
+  const families::Family* family = nullptr;
+  families::ModelSpec spec;
+  loader::Binding binding;
+};
+
+/// Reads headers and configs of `folder`, and binds every tensor to its role.
+///
+/// Errors: kInvalidSource, kUnsupported or kIo from the rooms that read them.
+/// Memory: index and binding; see `metadata_bytes`.
+Result<Source> open_source(const std::filesystem::path& folder);
+
+/// What a source and its tokenizer hold for as long as the model runs, in bytes: exact for index
+/// and binding, the bound of text::tokenizer_bytes_bound for the tokenizer.
+std::uint64_t metadata_bytes(const Source& source);
+
+/// tokenizer.json of the folder.
+/// Errors: kInvalidSource where there is none, kIo.
+Result<std::string> read_tokenizer_file(const std::filesystem::path& folder);
+
+}  // namespace lode::engine
