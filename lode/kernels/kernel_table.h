@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -20,10 +19,12 @@ struct MatrixScale {
 
 /// One call of a panel kernel: y[t][p*16 + r] = sum over k of w[p][r][k] * x[row_of(t)][k].
 ///
-/// Shapes:  panels [num_panels][panel_bytes], panel_stride_bytes apart; x rows of num rows x k in
-/// the
-///          form the kernel wants (f32, or packed int8: `activation_row_bytes`), x_stride_bytes
-///          apart; y [num_tokens][y_stride] floats. `rows` may be null (row t is token t).
+/// Shapes:  panels [num_panels][panel_bytes], panel_stride_bytes apart, 64-byte aligned;
+///          x rows of k numbers in the form the kernel wants (f32, or packed int8:
+///          `activation_row_bytes`), x_stride_bytes apart, row_of(t) = rows[t], or t if `rows` is
+///          null; y [num_tokens][y_stride] floats with y_stride >= 16 * num_panels.
+///
+/// What y[t] is does not depend on the other tokens, nor on which panels share the call.
 struct PanelDot {
   PanelShape shape;
   MatrixScale scale;
@@ -43,16 +44,12 @@ using PanelDotFn = void (*)(const PanelDot&) noexcept;
 /// What a fast kernel wants its activations to be.
 enum class ActivationForm : std::uint8_t {
   kF32,     // k floats
-  kI8Fp4,   // int8 in blocks of 32 with an f32 scale, in the order of E2M1 lines, sums per 16
+  kI8Fp4,   // int8 in blocks of 32 with an f32 scale, in the order of E2M1 lines
   kI8Plain  // the same in rising k, for 8-bit codes
 };
 
-/// Bytes of one activation row of `k` numbers in `form`: codes [k up to a multiple of 32], then
-/// f32 scales [k/32 rounded up], then int32 sums of the codes of each 16 [2 a block]; up to 64
-/// bytes.
-///
-/// kI8Fp4 order inside each group of 8 k: 0 2 4 6 1 3 5 7 (low nibbles of a dword, then high ones).
-/// Codes: q = rint(x / s), s = amax / 127 (a block of zeros: s = 0, codes 0).
+/// Bytes of one activation row of `k` numbers in `form`, whole 64-byte lines (activation.h says
+/// what lies where).
 constexpr std::size_t activation_row_bytes(ActivationForm form, std::size_t k) noexcept {
   const std::size_t blocks = (k + 31) / 32;
   const std::size_t bytes = form == ActivationForm::kF32 ? 4 * k : blocks * (32 + 4 + 8);
@@ -65,17 +62,17 @@ struct KernelTable {
   std::string_view isa;
 
   /// The law: weights decoded to f32 exactly (block multiplier formed first), then summed with
-  /// fused multiply-adds in four chains, chain c taking k = c mod 4 in rising order, joined as (0 +
-  /// 1) + (2 + 3). Activations are f32. Every ISA gives the same bits.
-  std::array<PanelDotFn, kNumPanelKinds> exact_dot{};
+  /// fused multiply-adds in four chains, chain c taking k = c mod 4 in rising order, joined as
+  /// (0 + 1) + (2 + 3). Activations are f32. Every ISA gives the same bits (of a NaN: that it is
+  /// one). Wants IEEE subnormals: MXCSR without FTZ and DAZ.
+  PanelDotFn exact_dot[kNumPanelKinds] = {};
 
-  /// The fastest deterministic way, activations in `fast_form`. Integer sums are exact; the f32
-  /// part has a stated order, so that ISAs agree bit for bit here too unless a kernel's comment
-  /// says why not.
-  std::array<PanelDotFn, kNumPanelKinds> fast_dot{};
-  std::array<ActivationForm, kNumPanelKinds> fast_form{};
+  /// The fastest deterministic way, activations in `fast_form`; what it sums and in which order is
+  /// said in scalar/fast_dot.cc, and every ISA gives the same bits here too.
+  PanelDotFn fast_dot[kNumPanelKinds] = {};
+  ActivationForm fast_form[kNumPanelKinds] = {};
 
-  /// One row of k floats to `form` (kI8Fp4 or kI8Plain) at `out`, padding written as zeros.
+  /// One row of k floats to `form` at `out`, all of its bytes written.
   void (*pack_activation)(ActivationForm form, const float* x, std::size_t k,
                           std::byte* out) noexcept = nullptr;
 
@@ -83,8 +80,8 @@ struct KernelTable {
   void (*decode_row)(const PanelShape& shape, const MatrixScale& scale, const std::byte* panel,
                      std::size_t row, std::size_t k, float* out) noexcept = nullptr;
 
-  /// Sum of a[i] * b[i] in 16 chains (i mod 16), fused, joined pairwise: (0+8, 1+9, ...) then
-  /// halves.
+  /// Sum of a[i] * b[i] in 16 chains (i mod 16), fused, joined in halves: c[i] += c[i + 8] for
+  /// i < 8, then 4, 2, 1.
   float (*dot)(const float* a, const float* b, std::size_t n) noexcept = nullptr;
   /// out[i] = fma(scale, x[i], out[i]).
   void (*add_scaled)(float scale, const float* x, std::size_t n, float* out) noexcept = nullptr;
@@ -94,7 +91,7 @@ struct KernelTable {
                          float* out) noexcept = nullptr;
   void (*to_f16)(const float* x, std::size_t n, std::uint16_t* out) noexcept = nullptr;  // RNE
 
-  /// out[i] = x[i] * rsqrt(mean(x^2) + eps) * weight[i]; the sum of squares as in `dot`.
+  /// out[i] = (x[i] * (1 / sqrt(dot(x, x) / n + eps))) * weight[i].
   void (*rms_norm)(const float* x, const float* weight, float eps, std::size_t n,
                    float* out) noexcept = nullptr;
 };
@@ -102,10 +99,12 @@ struct KernelTable {
 /// The tables that this machine can run, plainest first: scalar, avx2, avx512.
 std::span<const KernelTable> available() noexcept;
 
-/// The table in use: the best available, or the one that LODE_ISA or `force` named.
+/// The table in use: the one that `force` named, else the one that LODE_ISA names, else the best.
+/// Ask once a call of an operation, not once a task.
 /// Errors: kUnsupported listing the choices when LODE_ISA names none of them.
 Result<const KernelTable*> active();
 
+/// Uses the table named `isa` from now on; an empty name undoes that.
 /// Errors: kUnsupported listing the choices.
 Status force(std::string_view isa);
 

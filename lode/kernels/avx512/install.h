@@ -1,0 +1,11 @@
+#pragma once
+
+#include "lode/kernels/kernel_table.h"
+
+namespace lode::kernels::avx512 {
+
+/// Overwrites what AVX-512 (F, BW, DQ, VL, VNNI, VBMI) does better. Only for machines that have
+/// all of them.
+void install(KernelTable& table) noexcept;
+
+}  // namespace lode::kernels::avx512

@@ -1,0 +1,10 @@
+#pragma once
+
+#include "lode/kernels/kernel_table.h"
+
+namespace lode::kernels::scalar {
+
+/// The law of KernelTable::fast_dot for MXFP4, NVFP4 and I8.
+void fast_dot(const PanelDot& call) noexcept;
+
+}  // namespace lode::kernels::scalar
