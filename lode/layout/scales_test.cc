@@ -1,0 +1,99 @@
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "lode/layout/scatter.h"
+#include "lode/layout/unpack.h"
+
+namespace lode::layout {
+namespace {
+
+using formats::Format;
+
+// One row of two groups of NVFP4 with the given second scale.
+bool good_nvfp4(std::uint8_t scale) {
+  const auto layout = *PanelLayout::make(formats::kNvfp4, 1, 32);
+  const std::vector<std::byte> bytes = {std::byte{0x38}, std::byte{scale}};
+  SourceScales source;
+  source.bytes = bytes;
+  source.format = Format::kE4m3;
+  source.outer_stride_bytes = 2;
+  std::vector<std::byte> panels(layout.total_bytes());
+  const PanelTile tile{0, 0, 1, 0, 32};
+  const bool good = scatter_scales(layout, tile, source, panels);
+  const auto bad = find_bad_scale(layout, tile, source);
+  EXPECT_EQ(good, !bad.has_value());
+  EXPECT_EQ(bad ? bad->group : 1U, 1U);
+  return good;
+}
+
+TEST(Scales, OfE4m3MayBeNeitherNanNorNegative) {
+  EXPECT_TRUE(good_nvfp4(0x00));
+  EXPECT_TRUE(good_nvfp4(0x7E));
+  EXPECT_TRUE(good_nvfp4(0x80));  // minus zero is zero
+  EXPECT_FALSE(good_nvfp4(0x7F));
+  EXPECT_FALSE(good_nvfp4(0xFF));
+  EXPECT_FALSE(good_nvfp4(0x81));
+}
+
+TEST(Scales, OfE8m0MayNotBeNan) {
+  const auto layout = *PanelLayout::make(formats::kMxfp4, 2, 160);
+  std::vector<std::byte> bytes(10, std::byte{127});
+  SourceScales source;
+  source.bytes = bytes;
+  source.format = Format::kE8m0;
+  source.outer_stride_bytes = 5;
+  std::vector<std::byte> panels(layout.total_bytes());
+  const PanelTile tile{0, 0, 2, 0, 160};
+  EXPECT_TRUE(scatter_scales(layout, tile, source, panels));
+  bytes[9] = std::byte{255};
+  EXPECT_FALSE(scatter_scales(layout, tile, source, panels));
+  const auto bad = find_bad_scale(layout, tile, source);
+  ASSERT_TRUE(bad);
+  EXPECT_EQ(bad->row, 1U);
+  EXPECT_EQ(bad->group, 4U);
+}
+
+// Rows of an interleaved gate (even rows of the stored matrix): with blocks of 4 stored rows, rows
+// 0 and 1 of gate share block 0, row 2 begins block 1. BF16 3.0 is 0x4040, 1.0 is 0x3F80.
+TEST(Scales, FollowTheRowsOfAnInterleavedMatrix) {
+  const formats::Encoding encoding{Format::kE4m3, Format::kF32, 4, 128, true};
+  const auto layout = *PanelLayout::make(encoding, 4, 128);
+  const std::vector<std::byte> bytes = {std::byte{0x40}, std::byte{0x40}, std::byte{0x80},
+                                        std::byte{0x3F}};
+  SourceScales source;
+  source.bytes = bytes;
+  source.format = Format::kBf16;
+  source.outer_stride_bytes = 2;
+  source.row_step = 2;
+  std::vector<std::byte> panels(layout.total_bytes()), scales(16);
+  ASSERT_TRUE(scatter_scales(layout, {0, 0, 4, 0, 128}, source, panels));
+  unpack_scales(layout, 0, panels, scales);
+  std::vector<float> values(4);
+  std::memcpy(values.data(), scales.data(), 16);
+  EXPECT_EQ(values, (std::vector<float>{3.0F, 3.0F, 1.0F, 1.0F}));
+}
+
+// Stored [columns, rows]: the scale of row r and group g at g * 6 + r * 2.
+TEST(Scales, OfTransposedMatricesAreTurnedRound) {
+  const auto layout = *PanelLayout::make(formats::kNvfp4, 3, 32);
+  std::vector<std::byte> bytes(12);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i);
+  SourceScales source;
+  source.bytes = bytes;
+  source.format = Format::kE4m3;
+  source.k_first = true;
+  source.outer_stride_bytes = 6;
+  source.inner_step_bytes = 2;
+  std::vector<std::byte> panels(layout.total_bytes()), scales(6);
+  ASSERT_TRUE(scatter_scales(layout, {0, 0, 3, 0, 32}, source, panels));
+  unpack_scales(layout, 0, panels, scales);
+  const std::vector<int> want = {0, 6, 2, 8, 4, 10};
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    EXPECT_EQ(std::to_integer<int>(scales[i]), want[i]);
+  }
+}
+
+}  // namespace
+}  // namespace lode::layout
