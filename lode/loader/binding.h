@@ -36,6 +36,11 @@ struct Region {
 };
 
 /// One logical matrix [rows, k] and where the files hold it.
+///
+/// `codes` are this matrix's own: its row 0 lies at the offset. `scales` are those of the stored
+/// matrix (of this expert, where the file stacks them): a "row" of that region is a row of blocks,
+/// a unit of k one block of k; which row serves which row of this matrix, row_origin and row_step
+/// say. Both regions have the same order.
 struct MatrixSource {
   formats::Encoding encoding{};  // of the codes and, prepared, of the scales
   std::uint64_t rows = 0;
@@ -43,8 +48,8 @@ struct MatrixSource {
   Region codes;
   Region scales;                          // block scales, where the encoding has them
   formats::Format stored_scale_format{};  // e.g. BF16 or E8M0 scales of FP8, prepared as F32
-  // Row r of this matrix is row row_origin + r * row_step of the stored one: that row's block of
-  // scales is (row_origin + r * row_step) / block_rows.
+  // Row r of this matrix is row row_origin + r * row_step of the stored one: that row's row of
+  // blocks is (row_origin + r * row_step) / block_rows, or 0 where block_rows is kWhole.
   std::uint64_t row_origin = 0;
   std::uint64_t row_step = 1;
   std::uint32_t matrix_scale_shard = 0;
@@ -80,10 +85,13 @@ struct RoleSources {
 
 /// Every tensor of a checkpoint accounted for: consumed by exactly one role, or ignored by a rule.
 struct Binding {
+  /// kOutputHead is absent where the embedding serves as the head. A file may hold a head although
+  /// the config ties it: then the file's head counts, so ask here, not the ModelSpec.
   RoleSources model;
   std::vector<RoleSources> layers;
   std::vector<std::vector<ExpertSource>> experts;  // [layer][expert]; empty for dense layers
   std::vector<std::string> ignored;  // "model.visual.*: 312 tensors" lines, for people
+  std::vector<std::string> notes;    // where config and tensors disagree (tensors win), for people
 
   std::uint64_t held_bytes() const;  // of this value, for the ledger's metadata
 };
