@@ -45,8 +45,8 @@ struct MatrixSource {
   formats::Encoding encoding{};  // of the codes and, prepared, of the scales
   std::uint64_t rows = 0;
   std::uint64_t k = 0;
-  Region codes;
-  Region scales;                          // block scales, where the encoding has them
+  Region codes{};
+  Region scales{};                        // block scales, where the encoding has them
   formats::Format stored_scale_format{};  // e.g. BF16 or E8M0 scales of FP8, prepared as F32
   // Row r of this matrix is row row_origin + r * row_step of the stored one: that row's row of
   // blocks is (row_origin + r * row_step) / block_rows, or 0 where block_rows is kWhole.
