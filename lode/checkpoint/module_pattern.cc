@@ -45,10 +45,10 @@ bool glob_matches(std::string_view pattern, std::string_view text) noexcept {
   return p == pattern.size();
 }
 
-Result<ModulePattern> ModulePattern::parse(std::string_view entry, bool covers_children) {
+Result<ModulePattern> ModulePattern::parse(std::string_view entry, Cover cover) {
   ModulePattern pattern;
   pattern.text_ = entry;
-  pattern.covers_children_ = covers_children;
+  pattern.cover_ = cover;
   if (entry.starts_with(kRegexMark)) {
     pattern.is_regex_ = true;
     LODE_TRY(pattern.regex_, NameRegex::compile(entry.substr(kRegexMark.size())));
@@ -66,7 +66,10 @@ bool ModulePattern::matches(std::string_view module) const {
            regex_.matches_start(fmt::format("model.language_model.{}", bare));
   }
   if (glob_matches(glob_, bare)) return true;
-  return covers_children_ && !glob_.empty() && glob_matches(glob_ + ".*", bare);
+  if (cover_ == Cover::kExact || glob_.empty()) return false;
+  if (glob_matches(glob_ + ".*", bare)) return true;
+  return cover_ == Cover::kAnywhere &&
+         (glob_matches("*." + glob_, bare) || glob_matches("*." + glob_ + ".*", bare));
 }
 
 }  // namespace lode::checkpoint

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -8,15 +9,20 @@
 
 namespace lode::checkpoint {
 
+/// What a plain or starred entry stands for besides modules of that very name.
+enum class Cover : std::uint8_t {
+  kExact,     // nothing
+  kChildren,  // all modules inside it
+  kAnywhere,  // these, and wherever its parts occur in a row ("gate" in "layers.0.mlp.gate")
+};
+
 /// One entry of an exclude or target list: a plain name, a name with `*`, or `re:` and a pattern
 /// that must match from the start of the name. Names are compared without the prefixes "model."
 /// and "language_model.", which some writers leave out.
 class ModulePattern {
  public:
-  /// With `covers_children` a plain or starred name also stands for all modules inside it.
-  ///
   /// Errors: kUnsupported naming a `re:` pattern that uses what NameRegex does not know.
-  static Result<ModulePattern> parse(std::string_view entry, bool covers_children);
+  static Result<ModulePattern> parse(std::string_view entry, Cover cover);
 
   bool matches(std::string_view module) const;
 
@@ -27,7 +33,7 @@ class ModulePattern {
   std::string text_;
   std::string glob_;  // without prefixes; used unless regex_ is set
   bool is_regex_ = false;
-  bool covers_children_ = false;
+  Cover cover_ = Cover::kExact;
   NameRegex regex_;
 };
 

@@ -3,6 +3,8 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -30,7 +32,7 @@ struct DialectInfo {
   Dialect dialect;
   std::string_view quant_method;  // as in quantization_config
   std::string_view exclude_keys;  // where it lists what is left alone, comma separated
-  bool exclude_parents;           // whether an entry also covers what lies inside the module
+  Cover cover;                    // what an entry stands for
 };
 
 /// One row a dialect, in the order of the enum.
@@ -57,6 +59,9 @@ struct QuantConfig {
   bool block_stated = false;
   std::vector<QuantRule> rules;
   std::vector<ModulePattern> excluded;
+  /// Settings by module (or a parent of it), where each has its own.
+  std::map<std::string, QuantRule, std::less<>> by_module;
+  bool only_named = false;         // what neither a rule nor by_module names is not quantised
   std::vector<std::string> notes;  // what we could not make use of
 
   /// Whether the settings say that this module ("model.layers.0.mlp.gate") is not quantised. Both
