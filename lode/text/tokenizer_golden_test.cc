@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <stdexcept>
 
 #include "lode/text/golden_file.h"
 #include "lode/text/tokenizer.h"
@@ -12,13 +11,14 @@ namespace {
 
 class TokenizerGolden : public testing::TestWithParam<const char*> {
  protected:
-  TokenizerGolden()
-      : folder_("tokenizers/" + std::string(GetParam()) + "/"),
-        cases_(golden::read_json(folder_ + "cases.json")) {
+  void SetUp() override {
+    folder_ = "tokenizers/" + std::string(GetParam()) + "/";
+    cases_ = golden::read_json(folder_ + "cases.json");
     auto made = Tokenizer::from_json(golden::read_file(folder_ + "tokenizer.json"));
-    if (!made) throw std::runtime_error(to_string(made.error()));
+    ASSERT_TRUE(made) << to_string(made.error());
     tokenizer_ = std::make_unique<Tokenizer>(*std::move(made));
   }
+
   std::string folder_;
   json::Value cases_;
   std::unique_ptr<Tokenizer> tokenizer_;
