@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "lode/base/result.h"
+
+namespace lode::memory {
+
+/// What the kernel says a process holds.
+struct ProcessBytes {
+  std::uint64_t anonymous_bytes = 0;
+  std::uint64_t shared_bytes = 0;  // shared memory, not mapped files
+  std::uint64_t page_table_bytes = 0;
+
+  std::uint64_t total() const noexcept { return anonymous_bytes + shared_bytes + page_table_bytes; }
+  friend bool operator==(const ProcessBytes&, const ProcessBytes&) = default;
+};
+
+/// RssAnon, RssShmem and VmPTE of a /proc/PID/status; nothing where one of them is missing.
+std::optional<ProcessBytes> parse_process_status(std::string_view text);
+
+/// Anonymous and Pss_Shmem of a /proc/PID/smaps_rollup, which counts pages one by one instead of
+/// trusting the counters of status; page tables are not in it.
+std::optional<ProcessBytes> parse_smaps_rollup(std::string_view text);
+
+/// Held bytes of this process above what it held when the probe was made: the left side of the
+/// contract, but for the page cache (`resident_bytes`).
+class HeldProbe {
+ public:
+  /// Takes the baseline. Make it before the checkpoint is opened.
+  ///
+  /// Errors: kUnsupported where the system does not say.
+  static Result<HeldProbe> make();
+
+  /// Cheap enough for hundreds a second; counters may lag by a few pages a thread.
+  /// Errors: kIo, kUnsupported.
+  Result<std::uint64_t> held_bytes() const;
+
+  /// Counted page by page: milliseconds a GiB.
+  /// Errors: kIo, kUnsupported.
+  Result<std::uint64_t> exact_held_bytes() const;
+
+ private:
+  HeldProbe(const ProcessBytes& baseline, const ProcessBytes& exact_baseline)
+      : baseline_(baseline), exact_baseline_(exact_baseline) {}
+
+  ProcessBytes baseline_;
+  ProcessBytes exact_baseline_;
+};
+
+/// Bytes of a file that are in the page cache.
+///
+/// Errors: kIo where the file cannot be opened or mapped, or its file system has no pages to ask
+///         for.
+Result<std::uint64_t> resident_bytes(const std::string& path);
+
+}  // namespace lode::memory
