@@ -11,7 +11,7 @@ DOORS = (
     (r"<fmt/", ("lode/base/fmt.h",)),
     (r"<(immintrin|x86intrin|.*intrin)\.h>", ("lode/kernels/avx2/", "lode/kernels/avx512",
                                               "lode/kernels/amx/")),
-    (r"<cpuid\.h>", ("lode/kernels/dispatch.cc",)),
+    (r"<cpuid\.h>", ("lode/kernels/cpu.cc",)),
     (r"<utf8proc\.h>|<pcre2\.h>", ("lode/text/",)),
     (r"<(openssl/|isa-l)", ("lode/io/checksum.cc",)),
     (r"<liburing", ("lode/io/uring.cc",)),
