@@ -5,6 +5,7 @@ function(lode_use room)
   endif()
 endfunction()
 lode_use(base PUBLIC fmt::fmt)
-lode_use(json PRIVATE nlohmann_json::nlohmann_json)
+# Headers only: whoever links the installed library need not have it.
+lode_use(json PRIVATE $<BUILD_INTERFACE:nlohmann_json::nlohmann_json>)
 lode_use(parallel PRIVATE Threads::Threads)
 lode_use(text PRIVATE utf8proc)

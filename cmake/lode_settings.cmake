@@ -26,9 +26,13 @@ add_library(lode_warnings INTERFACE)
 target_compile_options(lode_warnings INTERFACE -Wall -Wextra -Wpedantic -Wconversion -Wshadow)
 # g++ 12 follows inlined containers into paths that cannot be taken and warns inside its own library. The
 # sanitizers look for the same faults without guessing.
-target_compile_options(lode_warnings INTERFACE
-  $<$<CXX_COMPILER_ID:GNU>:-Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread -Wno-restrict>
-  $<$<AND:$<CXX_COMPILER_ID:GNU>,$<NOT:$<STREQUAL:${LODE_SANITIZE},>>>:-Wno-maybe-uninitialized>)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  target_compile_options(lode_warnings INTERFACE -Wno-array-bounds -Wno-stringop-overflow
+                                                 -Wno-stringop-overread -Wno-restrict)
+  if(LODE_SANITIZE)
+    target_compile_options(lode_warnings INTERFACE -Wno-maybe-uninitialized)
+  endif()
+endif()
 if(LODE_DEVELOPER)
   target_compile_options(lode_warnings INTERFACE -Werror)
 endif()

@@ -90,9 +90,11 @@ others_than() {  # "words" words...: those not among the first
 }
 
 machine_has() {  # isa
+  local isa
   case "$1" in
     scalar) ;;
-    avx512) grep -qw avx512f /proc/cpuinfo && grep -qw avx512bw /proc/cpuinfo && grep -qw avx512vl /proc/cpuinfo ;;
+    avx512)  # as lode/kernels/cpu.cc asks for
+      for isa in avx512{f,bw,dq,vl,_vnni,vbmi}; do grep -qw "$isa" /proc/cpuinfo || return 1; done ;;
     *) grep -qw "$1" /proc/cpuinfo ;;
   esac
 }
