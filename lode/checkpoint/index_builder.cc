@@ -28,6 +28,7 @@ Result<TensorIndex> IndexBuilder::finish(const IndexFile* promised) && {
     LODE_TRY_STATUS(check_promises(*promised));
     note_extras(*promised);
   }
+  index_.tensors_.shrink_to_fit();
   return std::move(index_);
 }
 
