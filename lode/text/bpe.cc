@@ -113,7 +113,7 @@ class WordMerger {
       const Candidate top = heap_.top();
       heap_.pop();
       Symbol& left = symbols_[top.at];
-      if (left.dead || left.next == kNone) continue;
+      if (left.index == kNone || left.next == kNone) continue;
       const Bpe::Merge* merge = bpe_.find(left.index, symbols_[left.next].index);
       if (merge == nullptr || merge->result != top.result) continue;
       apply(top.at, merge->result);
@@ -122,18 +122,17 @@ class WordMerger {
 
   void append_to(std::vector<WordToken>& out) const {
     for (const Symbol& symbol : symbols_) {
-      if (!symbol.dead) out.push_back({symbol.index, symbol.begin, symbol.end});
+      if (symbol.index != kNone) out.push_back({symbol.index, symbol.begin, symbol.end});
     }
   }
 
  private:
   struct Symbol {
-    std::uint32_t index;
+    std::uint32_t index;  // kNone: it is part of the symbol before it
     std::uint32_t begin;
     std::uint32_t end;
     std::uint32_t previous = kNone;
     std::uint32_t next = kNone;
-    bool dead = false;
   };
   struct Candidate {
     std::uint32_t rank;
@@ -169,7 +168,7 @@ class WordMerger {
     left.index = result;
     left.end = right.end;
     left.next = right.next;
-    right.dead = true;
+    right.index = kNone;
     if (left.next != kNone) symbols_[left.next].previous = at;
     if (left.previous != kNone) offer(left.previous);
     offer(at);

@@ -155,16 +155,17 @@ std::uint64_t Tokenizer::held_bytes() const noexcept {
          parts_->normalized_tokens.held_bytes();
 }
 
-// What the shortest entry of each kind makes, by the bytes that it takes in the file:
-//   a token `"x":1,`  6 bytes: slot <= 3 * 4, begin 4, id 4, flag 1, first merge 4, text: <= 5 each
-//   a merge `"a b",`  6 bytes: 12: 2 each
-//   an added token    > 100 bytes: a needle of about 100, its text, a token: < 3 each
-// and the tables of constant size.
+// What entries make, by the bytes that they take in the file:
+//   A token `"abc":12345,`: slot <= 3 * 4, begin 4, id 4, flag 1, first merge 4, and its text, 25 +
+//   n
+//     of 9 + n: at most 2.4 each once texts of two bytes (some 11,000) and short ids are used up;
+//     what those take beyond it is in the constant.
+//   A merge `"a b",`: 12 of at least 5.
+//   An added token: a needle of 72, its text, a token; of at least 100.
 std::uint64_t tokenizer_bytes_bound(std::uint64_t json_file_bytes) noexcept {
-  constexpr std::uint64_t kEach = 6;
-  constexpr std::uint64_t kTables = 16 * kKiB;
-  const auto scaled = checked_mul(json_file_bytes, kEach);
-  return scaled ? checked_add(*scaled, kTables).value_or(UINT64_MAX) : UINT64_MAX;
+  constexpr std::uint64_t kTables = 288 * kKiB;
+  const auto fivefold = checked_mul(json_file_bytes, 5);
+  return fivefold ? *fivefold / 2 + kTables : UINT64_MAX;
 }
 
 }  // namespace lode::text

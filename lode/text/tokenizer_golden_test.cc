@@ -103,7 +103,9 @@ TEST_P(TokenizerGolden, HoldsWhatTheBoundOfItsFileAllows) {
             *cases_.find("vocab_size")->as_int());
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, TokenizerGolden, testing::Values("gpt2", "qwen3", "o200k"),
+INSTANTIATE_TEST_SUITE_P(Families, TokenizerGolden,
+                         testing::Values("gpt2", "qwen3", "o200k", "llama3", "qwen35",
+                                         "deepseek_v3", "kimi_k2", "bailing"),
                          [](const auto& family) { return std::string(family.param); });
 
 }  // namespace

@@ -173,6 +173,11 @@ constexpr std::array kPatterns = {
                 LODE_CONTRACTIONS
                 "|" LODE_LEAD R"([\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*)" LODE_SPACES,
                 match_cl100k<kLetter | kMark, 1>},
+    WordPattern{
+        "bailing",  // its possessive quantifiers change nothing: no class feeds the next one
+        R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*)"
+        R"(|\s*[\r\n]|\s+(?!\S)|\s+)",
+        match_cl100k<kLetter, 1>},
     WordPattern{"o200k",
                 LODE_LEAD "[" LODE_UPPER "]*[" LODE_LOWER "]+" LODE_CONTRACTIONS "?|" LODE_LEAD
                           "[" LODE_UPPER "]+[" LODE_LOWER "]*" LODE_CONTRACTIONS "?"
