@@ -15,6 +15,8 @@ using families::Role;
 // What wrappers put before "layers", the commonest first. Source: checkpoints_models.md 2.8.
 constexpr std::array<std::string_view, 4> kPrefixes{"model.", "model.language_model.",
                                                     "language_model.model.", ""};
+const std::string kTensor = "tensor ";  // before names, as in the errors of checkpoint
+
 constexpr std::array<std::string_view, 4> kHeadPrefixes{"", "language_model.", "model.",
                                                         "model.language_model."};
 
@@ -108,11 +110,18 @@ std::string module_name(const BindContext& context, Role role, std::uint32_t lay
 Error misfit(const TensorIndex& index, const checkpoint::TensorRecord& tensor, std::string wanted,
              std::string hint) {
   return Error{.code = Code::kInvalidSource,
-               .thing = checkpoint::printable(tensor.name),
+               .thing = kTensor + checkpoint::printable(tensor.name),
                .wanted = std::move(wanted),
                .found = checkpoint::describe(tensor),
                .where = index.shard_of(tensor).name,
                .hint = std::move(hint)};
+}
+
+Error with_file(const TensorIndex& index, Error error) {
+  if (!error.where.empty() || error.thing.rfind(kTensor, 0) != 0) return error;
+  const auto* const tensor = index.find(std::string_view(error.thing).substr(kTensor.size()));
+  if (tensor != nullptr) error.where = index.shard_of(*tensor).name;
+  return error;
 }
 
 }  // namespace lode::loader

@@ -64,8 +64,11 @@ BindContext make_context(const checkpoint::TensorIndex& index, const families::F
 std::string module_name(const BindContext& context, families::Role role, std::uint32_t layer = 0,
                         std::uint32_t expert = 0);
 
-/// A tensor that is not as it must be: "name: want W, found BF16 [2, 3] (shard)".
+/// A tensor that is not as it must be: "tensor N: want W, found BF16 [2, 3] (shard)".
 Error misfit(const checkpoint::TensorIndex& index, const checkpoint::TensorRecord& tensor,
              std::string wanted, std::string hint = {});
+
+/// The error of another room with the file of its tensor, where it says none.
+Error with_file(const checkpoint::TensorIndex& index, Error error);
 
 }  // namespace lode::loader

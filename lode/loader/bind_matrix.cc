@@ -5,6 +5,7 @@
 
 #include "lode/base/bytes.h"
 #include "lode/kernels/panel.h"
+#include "lode/loader/bind_missing.h"
 
 namespace lode::loader {
 namespace {
@@ -207,6 +208,8 @@ Status take_matrix(BindContext& context, const LinearStorage& storage, std::stri
     if (tensor == nullptr) continue;
     LODE_TRY_STATUS(context.use.take(*tensor));
   }
+  // an embedding is no linear: settings that quantise linears do not mean it
+  if (module == module_name(context, families::Role::kTokenEmbedding)) return {};
   auto remark = checkpoint::contradiction(storage, module, context.quant);
   if (remark) context.notes.add(*std::move(remark));
   return {};
@@ -214,9 +217,13 @@ Status take_matrix(BindContext& context, const LinearStorage& storage, std::stri
 
 Result<MatrixSource> bind_linear(BindContext& context, std::string_view module,
                                  const families::RoleExtents& extents) {
-  LODE_TRY(const LinearStorage storage,
-           checkpoint::detect_linear(context.index, module, context.quant));
-  const StoredMatrix matrix{.storage = storage, .rows = extents.rows, .k = extents.k};
+  StoredMatrix matrix{.storage = {}, .rows = extents.rows, .k = extents.k};
+  auto detected = checkpoint::detect_linear(context.index, module, context.quant);
+  if (!detected && !checkpoint::has_linear(context.index, module)) {
+    return missing(context, std::string(module) + ".weight", "a matrix " + shape_text(matrix));
+  }
+  if (!detected) return with_file(context.index, std::move(detected).error());
+  const LinearStorage& storage = matrix.storage = *std::move(detected);
   if (storage.rows != extents.rows || storage.columns != extents.k) {
     return misfit(context.index, *storage.values, "a matrix " + shape_text(matrix));
   }
@@ -227,7 +234,13 @@ Result<MatrixSource> bind_linear(BindContext& context, std::string_view module,
 
 Result<VectorSource> bind_vector(BindContext& context, std::string_view tensor,
                                  std::uint64_t count) {
-  LODE_TRY(const TensorRecord* const record, context.index.want(tensor));
+  auto wanted = context.index.want(tensor);
+  if (!wanted && context.index.find(tensor) == nullptr) {
+    return missing(context, std::string(tensor),
+                   "BF16, F16 or F32 [" + std::to_string(count) + "]");
+  }
+  if (!wanted) return with_file(context.index, std::move(wanted).error());
+  const TensorRecord* const record = *wanted;
   if (!is_plain_float(*record) || record->dims.size() != 1 || record->dims[0] != count) {
     return misfit(context.index, *record, "BF16, F16 or F32 [" + std::to_string(count) + "]");
   }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lode/loader/bind_matrix.h"
+#include "lode/loader/bind_missing.h"
 
 namespace lode::loader {
 namespace {
@@ -50,7 +51,12 @@ Result<Axes> axes_of(const BindContext& context, const Stack& stack) {
 Result<Stack> find_stack(BindContext& context, const std::string& module, RoleExtents extents,
                          std::uint64_t parts) {
   Stack stack{.module = module, .storage = {}, .extents = extents, .parts = parts};
-  LODE_TRY(stack.storage, checkpoint::detect_fused(context.index, module, context.quant));
+  auto detected = checkpoint::detect_fused(context.index, module, context.quant);
+  if (!detected && !checkpoint::has_fused(context.index, module)) {
+    return missing(context, module, shapes_text(context, extents));
+  }
+  if (!detected) return with_file(context.index, std::move(detected).error());
+  stack.storage = *std::move(detected);
   LODE_TRY(stack.axes, axes_of(context, stack));
   return stack;
 }
@@ -91,17 +97,14 @@ Result<StoredMatrix> take_stack(BindContext& context, const Stack& stack) {
 // A stack of biases [E, rows], all of them.
 Result<VectorSource> bind_stacked_bias(BindContext& context, const std::string& module,
                                        std::uint64_t rows) {
-  const std::string nested = module + ".bias";
-  const bool is_nested = context.index.find(nested) != nullptr;
-  LODE_TRY(const TensorRecord* const bias,
-           context.index.want(is_nested ? nested : module + "_bias"));
   const std::uint64_t experts = context.spec.router.num_experts;
+  const std::string wanted =
+      "BF16, F16 or F32 [" + std::to_string(experts) + ", " + std::to_string(rows) + "]";
+  const TensorRecord* bias = context.index.find(module + ".bias");
+  if (bias == nullptr) bias = context.index.find(module + "_bias");
+  if (bias == nullptr) return missing(context, module + "_bias", wanted);
   const bool fits = bias->dims.size() == 2 && bias->dims[0] == experts && bias->dims[1] == rows;
-  if (!fits || !is_plain_float(*bias)) {
-    return misfit(
-        context.index, *bias,
-        "BF16, F16 or F32 [" + std::to_string(experts) + ", " + std::to_string(rows) + "]");
-  }
+  if (!fits || !is_plain_float(*bias)) return misfit(context.index, *bias, wanted);
   LODE_TRY_STATUS(context.use.take(*bias));
   return VectorSource{.format = *bias->format,
                       .count = rows,
