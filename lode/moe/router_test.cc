@@ -1,0 +1,182 @@
+#include "lode/moe/router.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "lode/moe/test_golden.h"
+
+namespace lode::moe {
+namespace {
+
+using families::RouterSpec;
+using families::Score;
+
+struct Routed {
+  std::vector<std::int32_t> ids;
+  std::vector<float> weights;
+  bool sure = false;
+};
+
+Routed route(const RouterSpec& spec, const std::vector<float>& logits,
+             const std::vector<float>& bias = {}) {
+  Routed out{std::vector<std::int32_t>(spec.top_k), std::vector<float>(spec.top_k)};
+  std::vector<float> scratch(route_scratch_floats(spec));
+  out.sure = route_row(spec, logits, bias, scratch, {out.ids, out.weights});
+  return out;
+}
+
+std::uint32_t count_at(const json::Value& object, std::string_view name, std::uint32_t absent) {
+  const json::Value* value = object.find(name);
+  return value == nullptr ? absent : static_cast<std::uint32_t>(value->number());
+}
+
+RouterSpec spec_of(const json::Value& config, std::size_t num_experts) {
+  RouterSpec spec;
+  const json::Value* score = config.find("score");
+  const bool sigmoid = score != nullptr && *score->as_string() == "sigmoid";
+  spec.score = score == nullptr ? Score::kTopKSoftmax : sigmoid ? Score::kSigmoid : Score::kSoftmax;
+  spec.num_experts = static_cast<std::uint32_t>(num_experts);
+  spec.top_k = count_at(config, "top_k", 0);
+  spec.num_groups = count_at(config, "n_group", 1);
+  spec.top_k_groups = count_at(config, "topk_group", 1);
+  const json::Value* renormalise = config.find("renorm");
+  spec.renormalise = renormalise != nullptr && *renormalise->as_bool();
+  const json::Value* scaling = config.find("scaling");
+  if (scaling != nullptr) spec.scaling = static_cast<float>(scaling->number());
+  return spec;
+}
+
+// Cases that no RouterSpec expresses yet, and why.
+const std::map<std::string, std::string> kLater = {
+    {"llama4_top1_sigmoid", "the choice on the logit and a sigmoid weight on the expert's input"},
+    {"sqrtsoftplus_bias_renorm", "the score of DeepSeek-V4"},
+    {"gemma4_softmax_renorm_perexpert", "a learned factor for each expert"},
+};
+
+void expect_routed(const Routed& got, const json::Value& ids, const json::Value& weights,
+                   double scaling) {
+  const std::vector<float> want_ids = test::floats(ids), want_weights = test::floats(weights);
+  ASSERT_EQ(got.ids.size(), want_ids.size());
+  for (std::size_t column = 0; column < want_ids.size(); ++column) {
+    EXPECT_EQ(got.ids[column], static_cast<std::int32_t>(want_ids[column])) << column;
+    // The golden file's own bound for routing in float32.
+    EXPECT_NEAR(got.weights[column], want_weights[column], 1e-6 * std::max(1.0, scaling));
+  }
+}
+
+TEST(Router, GivesTheGoldenChoicesAndWeights) {
+  std::size_t tried = 0, skipped = 0;
+  for (const json::Value& test : *test::section("routing").as_array()) {
+    const std::string name = *test.find("name")->as_string();
+    SCOPED_TRACE(name);
+    if (kLater.contains(name)) {
+      ++skipped;
+      continue;
+    }
+    const json::Array& rows = *test.find("logits")->as_array();
+    const json::Value* bias = test.find("e_score_correction_bias");
+    RouterSpec spec = spec_of(*test.find("config"), rows[0].as_array()->size());
+    spec.selection_bias = bias != nullptr;
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+      const Routed got = route(spec, test::floats(rows[row]),
+                               bias == nullptr ? std::vector<float>{} : test::floats(*bias));
+      EXPECT_TRUE(got.sure);
+      expect_routed(got, (*test.find("topk_ids")->as_array())[row],
+                    (*test.find("topk_weights")->as_array())[row], double{spec.scaling});
+      ++tried;
+    }
+  }
+  EXPECT_GE(tried, 30U);
+  EXPECT_EQ(skipped, kLater.size());
+}
+
+TEST(Router, WalksThroughGroupsAsTheSpecDoes) {
+  const json::Value& walk = test::section("noaux_tc_walkthrough");
+  RouterSpec spec{Score::kSigmoid, 8, 3, true, true, 4, 2, 2.5F};
+  const Routed got =
+      route(spec, test::floats(*walk.find("logits")), test::floats(*walk.find("bias")));
+  expect_routed(got, *walk.find("topk_ids"), *walk.find("topk_weights"), 2.5);
+  spec.num_groups = spec.top_k_groups = 1;
+  const Routed ungrouped =
+      route(spec, test::floats(*walk.find("logits")), test::floats(*walk.find("bias")));
+  EXPECT_EQ(ungrouped.ids, (std::vector<std::int32_t>{2, 5, 1}));
+}
+
+// Three of the eight golden cases keep the result of other engines' ungrouped kernels, where a bad
+// logit counts as score 0 or spoils its row; with ours it is never chosen.
+TEST(Router, NeverChoosesANonFiniteLogit) {
+  const std::vector<std::size_t> ours_differs = {0, 3, 7};
+  const json::Array& cases = *test::section("nonfinite").find("cases")->as_array();
+  for (std::size_t index = 0; index < cases.size(); ++index) {
+    SCOPED_TRACE(index);
+    const json::Value& test = cases[index];
+    const std::vector<float> logits = test::floats(*test.find("logits"));
+    const Routed got = route(spec_of(test, logits.size()), logits);
+    if (std::count(ours_differs.begin(), ours_differs.end(), index) == 0) {
+      expect_routed(got, *test.find("topk_ids"), *test.find("topk_weights"), 1.0);
+      continue;
+    }
+    EXPECT_TRUE(got.sure);
+    for (const std::int32_t id : got.ids) {
+      EXPECT_TRUE(std::isfinite(logits[static_cast<std::size_t>(id)]));
+    }
+    EXPECT_NEAR(got.weights[0] + got.weights[1], 1.0, 1e-6);
+  }
+}
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+TEST(Router, FillsUpWithTheLowestUnusedIdsAtWeightZeroAndSaysSo) {
+  const RouterSpec spec{Score::kSoftmax, 5, 3, false, true};
+  const Routed one = route(spec, {kNan, kNan, 2.0F, kNan, kNan});
+  EXPECT_FALSE(one.sure);
+  EXPECT_EQ(one.ids, (std::vector<std::int32_t>{2, 0, 1}));
+  EXPECT_EQ(one.weights, (std::vector<float>{1.0F, 0.0F, 0.0F}));
+  const Routed none = route(spec, std::vector<float>(5, kNan));
+  EXPECT_FALSE(none.sure);
+  EXPECT_EQ(none.ids, (std::vector<std::int32_t>{0, 1, 2}));
+  EXPECT_EQ(none.weights, (std::vector<float>{0.0F, 0.0F, 0.0F}));
+}
+
+TEST(Router, NeverChoosesABiasThatIsNotFinite) {
+  const RouterSpec spec{Score::kSigmoid, 4, 2, true, false};
+  const Routed got = route(spec, {1.0F, 2.0F, 3.0F, 0.0F}, {0.0F, kNan, HUGE_VALF, 0.0F});
+  EXPECT_TRUE(got.sure);
+  EXPECT_EQ(got.ids, (std::vector<std::int32_t>{0, 3}));
+}
+
+// Biased scores below -1, and a kept group whose experts are all negative: an arg-max that begins
+// at -1, or a mask of zeros, would choose others.
+TEST(Router, ChoosesAmongNegativeBiasedScores) {
+  const RouterSpec spec{Score::kSigmoid, 4, 2, true, false, 2, 1};
+  const Routed got = route(spec, {0.0F, 1.0F, 5.0F, 6.0F}, {-3.0F, -3.0F, -9.0F, -9.0F});
+  EXPECT_EQ(got.ids, (std::vector<std::int32_t>{1, 0}));
+}
+
+TEST(Router, KeepsLogitsApartThatSoftmaxMergesIntoOneScore) {
+  // exp(-200) and exp(-199) are both 0 in f32; the larger logit still goes first.
+  const RouterSpec spec{Score::kSoftmax, 3, 2, false, false};
+  EXPECT_EQ(route(spec, {0.0F, -200.0F, -199.0F}).ids, (std::vector<std::int32_t>{0, 2}));
+}
+
+TEST(Router, ChoosesAllExpertsWhereTopKIsTheirNumber) {
+  const RouterSpec spec{Score::kSigmoid, 3, 3, false, true};
+  EXPECT_EQ(route(spec, {1.0F, 3.0F, 2.0F}).ids, (std::vector<std::int32_t>{1, 2, 0}));
+}
+
+TEST(Router, MarksPaddingRows) {
+  std::vector<std::int32_t> ids(2, 7);
+  std::vector<float> weights(2, 7.0F);
+  route_padding({ids, weights});
+  EXPECT_EQ(ids, (std::vector<std::int32_t>{-1, -1}));
+  EXPECT_EQ(weights, (std::vector<float>{0.0F, 0.0F}));
+}
+
+}  // namespace
+}  // namespace lode::moe
