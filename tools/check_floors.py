@@ -27,6 +27,16 @@ def breach(floors, here, seen):
     return None
 
 
+def check_support(root, floors, path, line, support):
+    """A test may use tests/support/, but not to look over its floor."""
+    if not (root / support).exists():
+        return
+    for _, name in cpp_text.includes((root / support).read_text()):
+        room = re.match(r'"lode/(\w+)/', name)
+        if room and room[1] != path.parts[1] and (why := breach(floors, path.parts[1], room[1])):
+            yield f"{path}:{line}: through {support}: {why}"
+
+
 def check(root):
     floors = read_floors(root)
     for path in cpp_text.files(root, ("lode",)):
@@ -38,6 +48,9 @@ def check(root):
             continue
         for line, name in cpp_text.includes((root / path).read_text()):
             inner = name.strip('<>"')
+            if inner.startswith("tests/support/") and path.stem.endswith(("_test", "_bench")):
+                yield from check_support(root, floors, path, line, inner)
+                continue
             room = re.match(r"lode/(\w+)/", inner)
             if room and room[1] != here and (why := breach(floors, here, room[1])):
                 yield f"{path}:{line}: {why}"

@@ -56,6 +56,15 @@ class Floors(Checker):
         self.finds("check_floors.py", "lode/kernels/a.cc", '#include "lode/memory/x.h"\n',
                    "kernels may see only base, formats")
 
+    def test_support_of_tests_is_for_tests_and_no_way_up(self):
+        support = {"tests/support/files.h": '#include "lode/tensor/tensor.h"\n'}
+        use = '#include "tests/support/files.h"\n'
+        self.passes("check_floors.py", {"tests/support/files.h": "", "lode/memory/a_test.cc": use})
+        run = self.run_on("check_floors.py", support | {"lode/memory/a_test.cc": use})
+        self.assertIn("through tests/support/files.h: memory (floor 1) may not see tensor", run.stdout)
+        run = self.run_on("check_floors.py", support | {"lode/memory/a.cc": use})
+        self.assertIn("from the root", run.stdout)
+
     def test_an_unlisted_room_is_found(self):
         self.finds("check_floors.py", "lode/attic/a.cc", "", "attic is no room")
 
