@@ -1,0 +1,121 @@
+#include "lode/loader/pipeline.h"
+
+#include <utility>
+
+#include "lode/loader/transform.h"
+
+namespace lode::loader {
+
+Pipeline::Pipeline(const LoadPolicy& policy, std::span<std::byte> ring, io::ReadEngine& engine,
+                   Progress& progress)
+    : ring_(ring, policy.num_slots), engine_(engine), progress_(progress) {}
+
+Pipeline::~Pipeline() {
+  ring_.close();
+  workers_.clear();  // joins
+}
+
+Status Pipeline::start(std::uint32_t num_workers) {
+  for (std::uint32_t i = 0; i < num_workers; ++i) {
+    auto worker = parallel::SmallThread::start("lode-load", [this] { work(); });
+    if (worker.joinable()) workers_.push_back(std::move(worker));
+  }
+  if (!workers_.empty()) return {};
+  return Error{.code = Code::kOther,
+               .thing = "threads that load",
+               .wanted = "at least one",
+               .found = "none from the system"};
+}
+
+Status Pipeline::run(OperationStream& stream, const WeightSetBuilder::Slabs& slabs) {
+  slabs_ = slabs;
+  bool more = true;
+  for (;;) {
+    if (progress_.cancel.load(std::memory_order_relaxed)) {
+      fail(0, {.code = Code::kInterrupted, .thing = "loading the weights", .found = "stopped"});
+    }
+    if (more) more = fill_slots(stream);
+    if (reads_under_way_ > 0) {
+      take_completion();
+    } else if (!ring_.wait_for_free() && !more) {
+      break;
+    }
+  }
+  const std::scoped_lock lock(error_mutex_);
+  if (error_) return *error_;
+  return {};
+}
+
+// False when there is nothing more to read.
+bool Pipeline::fill_slots(OperationStream& stream) {
+  while (!stopping()) {
+    const auto idx = ring_.try_take_free();
+    if (!idx) return true;
+    auto load = stream.next();
+    if (!load) {
+      ring_.give_back(*idx);
+      return false;
+    }
+    ring_.slot(*idx).load = *std::move(load);
+    submit(*idx);
+  }
+  return false;
+}
+
+void Pipeline::submit(std::size_t idx) {
+  Slot& slot = ring_.slot(idx);
+  slot.sequence = ++next_sequence_;
+  slot.reads_to_come = 0;
+  for (const SlotRead& read : slot.load.reads) slot.reads_to_come += read.extent.count;
+  reads_under_way_ += slot.reads_to_come;
+  for (const SlotRead& read : slot.load.reads) {
+    const Extent& extent = read.extent;
+    for (std::uint64_t run = 0; run < extent.count; ++run) {
+      engine_.submit({extent.shard, extent.offset_bytes + run * extent.stride_bytes,
+                      slot.bytes.subspan(read.slot_offset_bytes + run * extent.bytes, extent.bytes),
+                      idx});
+    }
+  }
+}
+
+void Pipeline::take_completion() {
+  io::ReadCompletion done = engine_.wait();
+  --reads_under_way_;
+  Slot& slot = ring_.slot(done.ticket);
+  if (!done.status) fail(slot.sequence, std::move(done.status).error());
+  if (--slot.reads_to_come > 0) return;
+  if (stopping()) {
+    ring_.give_back(done.ticket);
+  } else {
+    ring_.push_full(done.ticket);
+  }
+}
+
+void Pipeline::work() {
+  while (const auto idx = ring_.take_full()) {
+    if (!stopping()) empty(ring_.slot(*idx));
+    ring_.give_back(*idx);
+  }
+}
+
+void Pipeline::empty(const Slot& slot) {
+  for (const Operation& operation : slot.load.operations) {
+    const Target& target = operation.target;
+    const auto slab = target.slab == Slab::kDense ? slabs_.dense : slabs_.bank;
+    const Status status =
+        transform(operation, slot.bytes, slab.subspan(target.offset_bytes, target.bytes));
+    if (!status) return fail(slot.sequence, status.error());
+    progress_.finished_bytes.fetch_add(operation.finished_bytes, std::memory_order_relaxed);
+  }
+}
+
+void Pipeline::fail(std::uint64_t sequence, Error error) {
+  const std::scoped_lock lock(error_mutex_);
+  if (!error_ || sequence < error_sequence_) {
+    error_ = std::move(error);
+    error_sequence_ = sequence;
+  }
+  failed_.store(true, std::memory_order_release);
+}
+
+}  // namespace lode::loader

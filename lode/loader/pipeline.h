@@ -1,0 +1,60 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "lode/io/read_engine.h"
+#include "lode/loader/operation_stream.h"
+#include "lode/loader/progress.h"
+#include "lode/loader/ring.h"
+#include "lode/loader/weight_set_builder.h"
+#include "lode/parallel/small_thread.h"
+
+namespace lode::loader {
+
+/// Disk -> slot -> final place. The caller's thread asks for reads, the engine fills slots, workers
+/// empty them. One stage at a time: `run` returns when the stage is done or has failed, and then
+/// nothing is under way.
+class Pipeline {
+ public:
+  /// `ring` is cut into slots as the policy says; it, the engine and `progress` must outlive this.
+  Pipeline(const LoadPolicy& policy, std::span<std::byte> ring, io::ReadEngine& engine,
+           Progress& progress);
+  ~Pipeline();
+  Pipeline(const Pipeline&) = delete;
+  Pipeline& operator=(const Pipeline&) = delete;
+
+  /// Errors: kOther where the system gives no threads.
+  Status start(std::uint32_t num_workers);
+
+  /// Errors: of the engine, of `transform`; kInterrupted where progress says cancel. Of several
+  /// errors, that of the earliest load.
+  Status run(OperationStream& stream, const WeightSetBuilder::Slabs& slabs);
+
+ private:
+  bool fill_slots(OperationStream& stream);
+  void submit(std::size_t idx);
+  void take_completion();
+  void work();
+  void empty(const Slot& slot);
+  void fail(std::uint64_t sequence, Error error);
+  bool stopping() const noexcept { return failed_.load(std::memory_order_acquire); }
+
+  Ring ring_;
+  io::ReadEngine& engine_;
+  Progress& progress_;
+  WeightSetBuilder::Slabs slabs_;  // set while no slot is with a worker
+  std::uint64_t next_sequence_ = 0;
+  std::uint64_t reads_under_way_ = 0;
+  std::atomic<bool> failed_ = false;
+  std::mutex error_mutex_;
+  std::optional<Error> error_;
+  std::uint64_t error_sequence_ = 0;
+  std::vector<parallel::SmallThread> workers_;
+};
+
+}  // namespace lode::loader

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+#include "lode/loader/plan.h"
+
+namespace lode::loader {
+
+/// Gives every role of one stage outside the routed experts its place in the stage's slab.
+///
+/// Errors: as plan_load.
+Status place_dense(const RoleSources& sources, DenseFormat dense, StagePlan& stage);
+
+/// Plans the bank of one layer's experts.
+///
+/// Errors: as plan_load.
+Status place_experts(const std::vector<ExpertSource>& experts, StagePlan& stage);
+
+/// What a matrix becomes in panels.
+formats::Encoding prepared_encoding(const formats::Encoding& stored, DenseFormat dense) noexcept;
+
+}  // namespace lode::loader

@@ -1,0 +1,173 @@
+#include "lode/loader/plan.h"
+
+#include <algorithm>
+
+#include "lode/base/fmt.h"
+#include "lode/loader/place.h"
+#include "lode/memory/buffer.h"
+
+namespace lode::loader {
+namespace {
+
+using memory::StageUse;
+using memory::Tag;
+using memory::TagBytes;
+
+constexpr std::uint64_t kStackBytes = 256 * kKiB;
+constexpr std::uint64_t kLeastSlotBytes = 64 * kKiB;
+
+std::uint64_t& of(TagBytes& bytes, Tag tag) { return bytes[static_cast<std::size_t>(tag)]; }
+
+// What make_buffer will add for one slab.
+void add_buffer(TagBytes& held, Tag tag, std::uint64_t bytes) {
+  const memory::BufferCost cost = memory::buffer_cost(bytes);
+  of(held, tag) += cost.tag_bytes;
+  of(held, Tag::kPageTables) += cost.page_table_bytes;
+}
+
+void add_slabs(TagBytes& held, const StagePlan& stage) {
+  add_buffer(held, Tag::kWeights, stage.slab_bytes);
+  if (stage.bank) add_buffer(held, Tag::kWeights, stage.bank->bytes());
+}
+
+StageUse stage_use(std::string name, const TagBytes& held, const TagBytes& peak) {
+  return {std::move(name), held, peak, memory::total(peak)};
+}
+
+io::SourceFile source_file(const checkpoint::Shard& shard) {
+  return {shard.path,           shard.identity.device,   shard.identity.inode,
+          shard.identity.bytes, shard.identity.mtime_ns, shard.identity.ctime_ns};
+}
+
+Result<StagePlan> plan_stage(const RoleSources& sources, const std::vector<ExpertSource>* experts,
+                             DenseFormat dense, std::int32_t layer) {
+  StagePlan stage;
+  stage.layer = layer;
+  stage.name = layer == StagePlan::kModel ? "model" : fmt::format("layer {}", layer);
+  LODE_TRY_STATUS(place_dense(sources, dense, stage));
+  if (experts != nullptr) LODE_TRY_STATUS(place_experts(*experts, stage));
+  TagBytes held{};
+  add_slabs(held, stage);
+  stage.mapped_bytes = of(held, Tag::kWeights);
+  stage.page_table_bytes = of(held, Tag::kPageTables);
+  return stage;
+}
+
+Status check_policy(const LoadPolicy& policy) {
+  if (policy.workers > 0 && policy.readers > 0 && policy.num_slots > 0 &&
+      policy.slot_bytes >= kLeastSlotBytes && policy.slot_bytes <= kGiB &&
+      policy.num_slots <= 1024) {
+    return {};
+  }
+  return Error{.code = Code::kUsage,
+               .thing = "settings of the load",
+               .wanted = "1 thread or more, 1 to 1024 slots of 64 KiB to 1 GiB",
+               .found = fmt::format("{} workers, {} readers, {} slots of {} bytes", policy.workers,
+                                    policy.readers, policy.num_slots, policy.slot_bytes)};
+}
+
+// Panels can be cut until they fit; a row of a row-major matrix is read whole.
+Status check_slots(const LoadPlan& plan) {
+  for (const StagePlan& stage : plan.stages) {
+    for (const TensorPlace& place : stage.places) {
+      if (place.meta.layout != tensor::Layout::kRowMajor || place.meta.shape.rank() != 2) continue;
+      const std::uint64_t row_bytes = place.meta.shape[1] * sizeof(float);
+      if (row_bytes <= plan.policy.slot_bytes) continue;
+      return Error{
+          .code = Code::kUsage,
+          .thing = "slots of the ring",
+          .wanted = fmt::format("{} bytes for a row of {}", row_bytes, families::name(place.role)),
+          .found = fmt::format("{} bytes", plan.policy.slot_bytes)};
+    }
+  }
+  return {};
+}
+
+template <class Member>
+std::uint64_t sum(const std::vector<StagePlan>& stages, Member member) {
+  std::uint64_t bytes = 0;
+  for (const StagePlan& stage : stages) bytes += stage.*member;
+  return bytes;
+}
+
+}  // namespace
+
+std::uint64_t LoadPlan::weight_bytes() const { return sum(stages, &StagePlan::mapped_bytes); }
+
+std::uint64_t LoadPlan::padding_bytes() const {
+  return weight_bytes() - sum(stages, &StagePlan::used_bytes);
+}
+
+std::uint64_t LoadPlan::page_table_bytes() const {
+  return sum(stages, &StagePlan::page_table_bytes);
+}
+
+std::uint64_t LoadPlan::ring_bytes() const { return policy.num_slots * policy.slot_bytes; }
+
+std::uint64_t LoadPlan::stack_bytes() const {
+  return (std::uint64_t{policy.workers} + policy.readers) * kStackBytes;
+}
+
+std::uint64_t LoadPlan::peak_bytes() const {
+  std::uint64_t peak = 0;
+  for (const StageUse& stage : expected_stages()) peak = std::max(peak, stage.peak_total_bytes);
+  return peak;
+}
+
+std::vector<StageUse> LoadPlan::expected_stages(const TagBytes& held_before) const {
+  std::vector<StageUse> uses;
+  TagBytes held = held_before;
+  for (const StagePlan& stage : stages) {
+    if (&stage == &stages.front()) {
+      add_buffer(held, Tag::kStaging, ring_bytes());
+      of(held, Tag::kScratch) += stack_bytes();
+    }
+    add_slabs(held, stage);
+    uses.push_back(stage_use(stage.name, held, held));  // nothing is given back within a stage
+  }
+  const TagBytes peak = held;
+  const memory::BufferCost ring = memory::buffer_cost(ring_bytes());
+  of(held, Tag::kStaging) -= ring.tag_bytes;
+  of(held, Tag::kPageTables) -= ring.page_table_bytes;
+  of(held, Tag::kScratch) -= stack_bytes();
+  uses.push_back(stage_use("seal", held, peak));
+  return uses;
+}
+
+Status LoadPlan::check_fits(const memory::Ledger& ledger) const {
+  const std::uint64_t need = peak_bytes();
+  const std::uint64_t have = ledger.limit_bytes() - ledger.held_bytes();
+  if (need <= have) return {};
+  const auto largest = std::max_element(
+      stages.begin(), stages.end(),
+      [](const StagePlan& a, const StagePlan& b) { return a.mapped_bytes < b.mapped_bytes; });
+  return Error{
+      .code = Code::kOverBudget,
+      .thing = "loading the weights",
+      .wanted = fmt::format("{} bytes ({} of them weights; the largest stage is {} with {})", need,
+                            weight_bytes(), largest->name, largest->mapped_bytes),
+      .found = fmt::format("{} of {} bytes free", have, ledger.limit_bytes()),
+      .hint = fmt::format("a budget of {} bytes fits", need + ledger.held_bytes())};
+}
+
+Result<LoadPlan> plan_load(const Binding& binding, const families::ModelSpec& spec,
+                           const checkpoint::TensorIndex& index, const LoadPolicy& policy) {
+  LODE_TRY_STATUS(check_policy(policy));
+  LODE_CHECK(
+      binding.layers.size() == spec.num_layers && binding.experts.size() == binding.layers.size(),
+      "a binding has the layers of its spec");
+  LoadPlan plan;
+  plan.policy = policy;
+  for (const checkpoint::Shard& shard : index.shards()) plan.sources.push_back(source_file(shard));
+  LODE_TRY(StagePlan model, plan_stage(binding.model, nullptr, policy.dense, StagePlan::kModel));
+  plan.stages.push_back(std::move(model));
+  for (std::size_t layer = 0; layer < binding.layers.size(); ++layer) {
+    LODE_TRY(StagePlan stage, plan_stage(binding.layers[layer], &binding.experts[layer],
+                                         policy.dense, static_cast<std::int32_t>(layer)));
+    plan.stages.push_back(std::move(stage));
+  }
+  LODE_TRY_STATUS(check_slots(plan));
+  return plan;
+}
+
+}  // namespace lode::loader

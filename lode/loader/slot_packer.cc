@@ -1,0 +1,120 @@
+#include "lode/loader/slot_packer.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "lode/base/check.h"
+
+namespace lode::loader {
+namespace {
+
+constexpr std::size_t kMostOperations = 4096;
+
+std::uint64_t in_slot(std::uint64_t bytes) {
+  return align_up<std::uint64_t>(bytes, kernels::kLineBytes);
+}
+
+bool before(const SlotRead& a, const SlotRead& b) {
+  if (a.extent.shard != b.extent.shard) return a.extent.shard < b.extent.shard;
+  return a.extent.offset_bytes < b.extent.offset_bytes;
+}
+
+std::uint64_t end_of(const Extent& extent) { return extent.offset_bytes + extent.bytes; }
+
+bool reaches(const Extent& first, const Extent& second, std::uint64_t gap_bytes) {
+  return first.shard == second.shard && second.offset_bytes <= end_of(first) + gap_bytes;
+}
+
+// Adds one run, joining it with what lies near it.
+void join(std::vector<SlotRead>& reads, const Extent& extent, std::uint64_t gap_bytes) {
+  auto at = std::upper_bound(reads.begin(), reads.end(), SlotRead{extent, 0}, before);
+  if (at != reads.begin() && reaches(std::prev(at)->extent, extent, gap_bytes)) {
+    --at;
+  } else {
+    at = reads.insert(at, SlotRead{extent, 0});
+  }
+  Extent& joined = at->extent;
+  std::uint64_t end = std::max(end_of(joined), end_of(extent));
+  joined.bytes = end - joined.offset_bytes;
+  auto next = std::next(at);
+  while (next != reads.end() && reaches(joined, next->extent, gap_bytes)) {
+    end = std::max(end, end_of(next->extent));
+    joined.bytes = end - joined.offset_bytes;
+    ++next;
+  }
+  reads.erase(std::next(at), next);
+}
+
+std::uint64_t bytes_of(const std::vector<SlotRead>& reads) {
+  std::uint64_t bytes = 0;
+  for (const SlotRead& read : reads) bytes += in_slot(read.extent.bytes);
+  return bytes;
+}
+
+}  // namespace
+
+bool SlotPacker::try_add(const Group& group, std::uint64_t gap_bytes) {
+  std::vector<SlotRead> whole = whole_;
+  std::uint64_t strided = strided_bytes_;
+  for (const Operation& operation : group) {
+    for (const SlotData* data : {&operation.codes, &operation.scales}) {
+      if (data->extent.bytes == 0) continue;
+      if (data->extent.count > 1) {
+        strided += in_slot(data->extent.total_bytes());
+      } else {
+        join(whole, data->extent, gap_bytes);
+      }
+    }
+  }
+  if (bytes_of(whole) + strided > slot_bytes_) return false;
+  whole_ = std::move(whole);
+  strided_bytes_ = strided;
+  return true;
+}
+
+void SlotPacker::add(Group group) {
+  if (operations_.size() + group.size() > kMostOperations || !try_add(group, kMostGapBytes)) {
+    flush();
+    const bool added = try_add(group, kMostGapBytes) || try_add(group, 0);
+    LODE_CHECK(added, "a group that no slot can hold");
+  }
+  std::move(group.begin(), group.end(), std::back_inserter(operations_));
+}
+
+void SlotPacker::place(Operation& operation, std::uint64_t& next_strided, SlotLoad& load) const {
+  for (SlotData* data : {&operation.codes, &operation.scales}) {
+    const Extent& extent = data->extent;
+    if (extent.bytes == 0) continue;
+    if (extent.count > 1) {
+      data->slot_offset_bytes = next_strided;
+      load.reads.push_back({extent, next_strided});
+      next_strided += in_slot(extent.total_bytes());
+      continue;
+    }
+    const auto after = std::upper_bound(load.reads.begin(), load.reads.begin() + std::ssize(whole_),
+                                        SlotRead{extent, 0}, before);
+    const SlotRead& read = *std::prev(after);
+    data->slot_offset_bytes =
+        read.slot_offset_bytes + (extent.offset_bytes - read.extent.offset_bytes);
+  }
+}
+
+void SlotPacker::flush() {
+  if (operations_.empty()) return;
+  SlotLoad load;
+  std::uint64_t next = 0;
+  for (SlotRead& read : whole_) {
+    read.slot_offset_bytes = next;
+    next += in_slot(read.extent.bytes);
+  }
+  load.reads = whole_;
+  for (Operation& operation : operations_) place(operation, next, load);
+  load.operations = std::move(operations_);
+  operations_ = {};
+  whole_.clear();
+  strided_bytes_ = 0;
+  out_.push_back(std::move(load));
+}
+
+}  // namespace lode::loader
