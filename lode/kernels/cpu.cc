@@ -22,6 +22,8 @@ constexpr bool has_all(std::uint64_t word, std::uint64_t bits) noexcept {
 CpuWords read_cpu() noexcept {
   CpuWords cpu;
   unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid(0, &a, &b, &c, &d) == 0) return cpu;
+  cpu.intel = b == 0x756E6547u && d == 0x49656E69u && c == 0x6C65746Eu;  // "Genu" "ineI" "ntel"
   if (__get_cpuid(1, &a, &b, &c, &d) == 0) return cpu;
   cpu.leaf1_ecx = c;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) != 0) {

@@ -10,6 +10,7 @@ struct CpuWords {
   std::uint32_t leaf7_ebx = 0;
   std::uint32_t leaf7_ecx = 0;
   std::uint64_t xcr0 = 0;  // which register states the system saves
+  bool intel = false;      // made by Intel
 };
 
 /// Asks this machine.

@@ -18,7 +18,8 @@ struct Tables {
 };
 
 Tables make_tables() noexcept {
-  Tables tables{{}, count_available(read_cpu())};
+  const CpuWords cpu = read_cpu();
+  Tables tables{{}, count_available(cpu)};
   scalar::install(tables.of[0]);
   tables.of[0].isa = "scalar";
   if (tables.count > 1) {
@@ -28,7 +29,7 @@ Tables make_tables() noexcept {
   }
   if (tables.count > 2) {
     tables.of[2] = tables.of[1];
-    avx512::install(tables.of[2]);
+    avx512::install(tables.of[2], cpu.intel);
     tables.of[2].isa = "avx512";
   }
   return tables;

@@ -26,8 +26,8 @@ struct MatrixScale {
 ///
 /// What y[t] is does not depend on the other tokens, nor on which panels share the call.
 struct PanelDot {
-  PanelShape shape;
-  MatrixScale scale;
+  PanelShape shape{};
+  MatrixScale scale{};
   const std::byte* panels = nullptr;
   std::size_t panel_stride_bytes = 0;
   std::size_t num_panels = 0;

@@ -4,10 +4,9 @@
 
 namespace lode::kernels::avx512 {
 
-void install(KernelTable& table) noexcept {
-  table.fast_dot[static_cast<std::size_t>(PanelKind::kMxfp4)] = mxfp4_fast_dot;
-  table.fast_dot[static_cast<std::size_t>(PanelKind::kNvfp4)] = nvfp4_fast_dot;
-  table.fast_dot[static_cast<std::size_t>(PanelKind::kI8)] = i8_fast_dot;
+void install(KernelTable& table, bool intel) noexcept {
+  const Prefetch prefetch = intel ? Prefetch::kYes : Prefetch::kNo;
+  install_fast_dot(table, prefetch);
 }
 
 }  // namespace lode::kernels::avx512
