@@ -4,7 +4,8 @@
 
 namespace lode::families {
 
-// One declaration a family; all.cc lists them.
+/// One declaration a family; all.cc lists them.
+/// Source: each family's file says its own.
 const Family& qwen3_moe() noexcept;
 const Family& gpt_oss() noexcept;
 

@@ -28,6 +28,7 @@ struct StackedExperts {
 };
 
 /// A model family is a value. Adding one adds a file with one of these and its test vectors.
+/// Source: checkpoints_models 2.8 (names and orders), families (equations and defaults).
 struct Family {
   std::string_view model_type;    // config.json
   std::string_view architecture;  // architectures[0]

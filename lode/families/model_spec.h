@@ -57,6 +57,7 @@ struct LayerSpec {
 };
 
 /// One model as numbers: what a config of a known family says, every default filled in.
+/// Source: checkpoints_models 3.1, families 1 and 2.
 struct ModelSpec {
   std::string family;
   std::uint32_t num_layers = 0;

@@ -7,6 +7,7 @@
 namespace lode::families {
 
 /// What a weight does in the model: the only names that loader and model share.
+/// Source: checkpoints_models 2.8, the union of what the families have.
 enum class Role : std::uint8_t {
   // once a model
   kTokenEmbedding,  // [V, H]

@@ -11,6 +11,8 @@ namespace lode::families {
 
 // What families read from a config in the same way. A family's own defaults stay in its file.
 
+/// Source: checkpoints_models 3.1 (spellings of keys), transformers 5.23 (defaults).
+
 /// The sizes that every config states and no default may replace: layers, hidden, vocabulary,
 /// heads, positions, eps; `head_dim` is hidden / heads where it is absent. `layers` is filled with
 /// that many default ones.

@@ -7,15 +7,13 @@
 #include <string_view>
 #include <utility>
 
-#include "lode/checkpoint/module_pattern.h"
-
 namespace lode::loader {
 namespace {
 
 using checkpoint::TensorRecord;
 
 struct Rule {
-  std::string_view pattern;  // `*` stands for any run of characters
+  std::string_view pattern;
   std::string_view reason;
 };
 
@@ -60,9 +58,19 @@ constexpr std::array kRefused{
     Rule{"*lora_B*", "an adapter"},
 };
 
+// Patterns begin or end with a `*`, or both.
+bool fits(std::string_view pattern, std::string_view name) {
+  const bool open_start = pattern.front() == '*';
+  const bool open_end = pattern.back() == '*';
+  if (open_start) pattern.remove_prefix(1);
+  if (open_end) pattern.remove_suffix(1);
+  if (open_start && open_end) return name.find(pattern) != std::string_view::npos;
+  return open_start ? name.ends_with(pattern) : name.starts_with(pattern);
+}
+
 const Rule* match(std::span<const Rule> rules, std::string_view name) {
   for (const Rule& rule : rules) {
-    if (checkpoint::glob_matches(rule.pattern, name)) return &rule;
+    if (fits(rule.pattern, name)) return &rule;
   }
   return nullptr;
 }

@@ -25,9 +25,11 @@ struct OpenedFolder {
   const families::Family* family;
   families::ModelSpec spec;
 
+  /// Errors: as loader::bind.
   Result<Binding> bind() const { return loader::bind(index, *family, spec, quant); }
 };
 
+/// Errors: as of what it calls.
 inline Result<OpenedFolder> open_folder(const std::filesystem::path& folder) {
   LODE_TRY(checkpoint::HfConfig config, checkpoint::HfConfig::read(folder));
   LODE_TRY(checkpoint::QuantConfig quant, checkpoint::read_quant_config(folder, config));
@@ -38,6 +40,7 @@ inline Result<OpenedFolder> open_folder(const std::filesystem::path& folder) {
                       std::move(spec)};
 }
 
+/// Errors: as open_folder and bind.
 inline Result<Binding> bind_folder(const std::filesystem::path& folder) {
   LODE_TRY(const OpenedFolder opened, open_folder(folder));
   return opened.bind();
