@@ -24,5 +24,6 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/lode-config-version.cmake
 install(FILES ${PROJECT_BINARY_DIR}/lode-config.cmake ${PROJECT_BINARY_DIR}/lode-config-version.cmake
         DESTINATION ${package})
 install(DIRECTORY lode/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lode
-        FILES_MATCHING PATTERN "*.h" PATTERN cli EXCLUDE)
+        FILES_MATCHING PATTERN "*.h" PATTERN cli EXCLUDE
+        PATTERN "test_*.h" EXCLUDE PATTERN "*_test_support.h" EXCLUDE)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/lode)

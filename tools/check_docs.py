@@ -33,7 +33,7 @@ def doc_above(lines, number):
 
 
 def check_labels(root):
-    headers = [path for path in cpp_text.files(root, ("lode",), (".h",))]
+    headers = [path for path in cpp_text.files(root, ("lode",), (".h",)) if not cpp_text.is_test(path)]
     text = {path: (root / path).read_text() for path in headers}
     for path in headers:
         if path.parts[1] in SOURCED and "Source:" not in text[path]:

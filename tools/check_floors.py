@@ -48,7 +48,9 @@ def check(root):
             continue
         for line, name in cpp_text.includes((root / path).read_text()):
             inner = name.strip('<>"')
-            if inner.startswith("tests/support/") and path.stem.endswith(("_test", "_bench")):
+            if cpp_text.is_test(inner) and name[0] == '"' and not cpp_text.is_test(path):
+                yield f"{path}:{line}: {name} is for tests only"
+            if inner.startswith("tests/support/") and cpp_text.is_test(path):
                 yield from check_support(root, floors, path, line, inner)
                 continue
             room = re.match(r"lode/(\w+)/", inner)

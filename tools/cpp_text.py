@@ -21,6 +21,12 @@ def blank(text):
     return _SKIP.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
 
 
+def is_test(path):
+    """Tests, benchmarks, and what only they include: test_x.h, x_test_support.h."""
+    stem = pathlib.PurePath(path).stem
+    return stem.startswith("test_") or stem.endswith(("_test", "_bench", "_test_support"))
+
+
 def includes(text):
     """(line number, '<name>' or '"name"') of each include."""
     return [(text.count("\n", 0, m.start(1)) + 1, m[1]) for m in _INCLUDE.finditer(text)]

@@ -65,6 +65,11 @@ class Floors(Checker):
         run = self.run_on("check_floors.py", support | {"lode/memory/a.cc": use})
         self.assertIn("from the root", run.stdout)
 
+    def test_helpers_of_tests_are_for_tests(self):
+        use = '#include "lode/memory/test_files.h"\n'
+        self.passes("check_floors.py", {"lode/memory/a_test.cc": use})
+        self.finds("check_floors.py", "lode/memory/a.cc", use, "is for tests only")
+
     def test_an_unlisted_room_is_found(self):
         self.finds("check_floors.py", "lode/attic/a.cc", "", "attic is no room")
 
