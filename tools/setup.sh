@@ -12,30 +12,25 @@ lode_missing_packages() {  # run|test
   done <tools/packages.apt
 }
 
-lode_as_root() {
-  if [ "$(id -u)" = 0 ]; then
-    "$@"
-  elif command -v sudo >/dev/null; then
-    sudo "$@"
-  else
-    echo "lode: need root or sudo to install Debian packages; have neither." >&2
-    echo "Ask for:  apt-get install $missing" >&2
-    return 1
-  fi
-}
-
 lode_setup() {  # run|test
   if ! command -v dpkg-query >/dev/null; then
-    echo "lode: this is not Debian, so nothing is installed; tools/packages.apt names what is needed." >&2
+    echo "lode: this is not Debian: nothing is installed; tools/packages.apt names what is needed." >&2
     return 0
   fi
-  local missing
+  local missing as_root=
   missing=$(lode_missing_packages "$1")
   [ -n "$missing" ] || return 0
+  if [ "$(id -u)" != 0 ]; then
+    if ! command -v sudo >/dev/null; then
+      echo "lode: packages are missing and there is neither root nor sudo to install them. Ask for:" >&2
+      echo "  apt-get install $missing" >&2
+      return 1
+    fi
+    as_root=sudo
+  fi
   echo "Installing: $missing"
-  # A stale list names versions that are gone; a mirror that cannot be reached may still be cached.
-  lode_as_root apt-get update -qq || [ "$(id -u)" = 0 ] || return 1
+  $as_root apt-get update -qq || echo "lode: apt-get update failed; trying with the lists there are" >&2
   # shellcheck disable=SC2086 -- words on purpose
-  lode_as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+  $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
     $missing >/dev/null || { echo "lode: apt-get could not install: $missing" >&2; return 1; }
 }
