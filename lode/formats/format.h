@@ -36,6 +36,7 @@ enum class Format : std::uint8_t {
 };
 
 /// One row a format; the one home of names and widths.
+/// Source: the safetensors README for its names; each row for its bits.
 struct FormatInfo {
   Format format;
   std::string_view name;              // ours: in messages, flags and JSON

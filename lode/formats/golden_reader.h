@@ -9,6 +9,7 @@
 
 namespace lode::formats::golden {
 
+/// Source: tests/golden, whose README says who made it.
 // For tests only: reads the golden files, whose form we know, without the JSON room, which this
 // room may not see. A missing name aborts the test.
 

@@ -8,6 +8,7 @@
 namespace lode::formats {
 
 /// A sign, exponent and mantissa narrower than fp32's, with IEEE subnormals.
+/// Source: IEEE 754-2019, 3.3 and 4.3.1, for narrower widths.
 struct Minifloat {
   int mantissa_bits;
   int bias;

@@ -10,6 +10,7 @@
 namespace lode::formats {
 
 // Inside of quantise.cc and its parts, one part a family of rules.
+// Source: as quantise.h.
 
 /// The scale of one block: its bits in the scale format, and a number that codes are made with.
 struct BlockScale {
