@@ -143,21 +143,21 @@ TEST(PackActivation, WritesCodesScalesAndCorrectionsWhereTheHeaderSays) {
   x[16] = -127.0F;  // so s = 1 in the first block
   x[33] = 254.0F;   // and 2 in the second
   const std::vector<std::byte> row = packed(available().front(), ActivationForm::kI8Fp4, x);
-  const PackedActivation got = packed_activation(row.data(), 40);
+  const PackedBlock* got = packed_row(row.data());
   EXPECT_EQ(row.size(), 128u);  // 2 * (32 + 4 + 8), to a line
-  EXPECT_THAT(std::vector<int>(got.codes, got.codes + 8),
+  EXPECT_THAT(std::vector<int>(got->codes, got->codes + 8),
               testing::ElementsAre(1, 3, 5, 7, 2, 4, 6, 8));
-  EXPECT_EQ(got.codes[16], -127);
-  EXPECT_EQ(got.codes[32 + 4], 127);  // k = 33 is second of its group: first of the high nibbles
-  EXPECT_EQ(got.scales[0], 1.0F);
-  EXPECT_EQ(got.scales[1], 2.0F);
-  EXPECT_THAT(std::vector<int>(got.corrections, got.corrections + 4),
-              testing::ElementsAre(-12 * 36, 12 * 127, -12 * 127, 0));
+  EXPECT_EQ(got[0].codes[16], -127);
+  EXPECT_EQ(got[1].codes[4], 127);  // k = 33 is second of its group: first of the high nibbles
+  EXPECT_EQ(got[0].scale, 1.0F);
+  EXPECT_EQ(got[1].scale, 2.0F);
+  EXPECT_THAT(got[0].corrections, testing::ElementsAre(-12 * 36, 12 * 127));
+  EXPECT_THAT(got[1].corrections, testing::ElementsAre(-12 * 127, 0));
   const std::vector<std::byte> plain = packed(available().front(), ActivationForm::kI8Plain, x);
-  const PackedActivation rising = packed_activation(plain.data(), 40);
-  EXPECT_THAT(std::vector<int>(rising.codes, rising.codes + 8),
+  const PackedBlock* rising = packed_row(plain.data());
+  EXPECT_THAT(std::vector<int>(rising->codes, rising->codes + 8),
               testing::ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
-  EXPECT_EQ(rising.corrections[1], 128 * 127);
+  EXPECT_EQ(rising->corrections[1], 128 * 127);
 }
 
 TEST(PackActivation, PoisonsABlockWithANanOrInfinityAndOnlyThat) {
@@ -165,19 +165,19 @@ TEST(PackActivation, PoisonsABlockWithANanOrInfinityAndOnlyThat) {
     std::vector<float> x(64, 1.0F);
     x[5] = bad;
     const std::vector<std::byte> row = packed(available().front(), ActivationForm::kI8Plain, x);
-    const PackedActivation got = packed_activation(row.data(), 64);
-    EXPECT_TRUE(std::isnan(got.scales[0]));
-    EXPECT_EQ(got.codes[0], 0);
-    EXPECT_EQ(got.codes[32], 127);
+    const PackedBlock* got = packed_row(row.data());
+    EXPECT_TRUE(std::isnan(got[0].scale));
+    EXPECT_EQ(got[0].codes[0], 0);
+    EXPECT_EQ(got[1].codes[0], 127);
   }
 }
 
 TEST(PackActivation, TakesABlockTooSmallForANormalScaleAsZero) {
   const std::vector<float> x(32, 1e-37F);  // 1e-37 / 127 is subnormal
   const std::vector<std::byte> row = packed(available().front(), ActivationForm::kI8Plain, x);
-  const PackedActivation got = packed_activation(row.data(), 32);
-  EXPECT_EQ(got.scales[0], 0.0F);
-  EXPECT_EQ(got.codes[7], 0);
+  const PackedBlock* got = packed_row(row.data());
+  EXPECT_EQ(got->scale, 0.0F);
+  EXPECT_EQ(got->codes[7], 0);
 }
 
 TEST(Vectors, NormaliseByTheRootOfTheMeanSquare) {

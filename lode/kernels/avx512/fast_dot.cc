@@ -95,12 +95,10 @@ LODE_KERNEL_INLINE __m512i half_sum(const __m512i* weights, const std::int8_t* c
 /// One block of 32 k for one token.
 template <class Kind>
 LODE_KERNEL_INLINE __m512 add_block(const __m512i (&weights)[8], const __m512 (&scales)[2],
-                                    const PackedActivation& x, std::size_t block,
-                                    __m512 acc) noexcept {
-  const std::int8_t* codes = x.codes + kActivationBlock * block;
-  const __m512i low = half_sum(weights, codes, x.corrections[2 * block]);
-  const __m512i high = half_sum(weights + 4, codes + 16, x.corrections[2 * block + 1]);
-  const __m512 x_scale = _mm512_set1_ps(x.scales[block]);
+                                    const PackedBlock& x, __m512 acc) noexcept {
+  const __m512i low = half_sum(weights, x.codes, x.corrections[0]);
+  const __m512i high = half_sum(weights + 4, x.codes + 16, x.corrections[1]);
+  const __m512 x_scale = _mm512_set1_ps(x.scale);
   if constexpr (Kind::kTwoParts) {
     acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(low), _mm512_mul_ps(scales[0], x_scale), acc);
     return _mm512_fmadd_ps(_mm512_cvtepi32_ps(high), _mm512_mul_ps(scales[1], x_scale), acc);
@@ -128,7 +126,7 @@ class Tile {
   LODE_KERNEL_INLINE Tile(const PanelDot& call, std::size_t panel, std::size_t first) noexcept
       : call_(call), panel_(call.panels + panel * call.panel_stride_bytes) {
     for (std::size_t t = 0; t < kTokens; ++t) {
-      x_[t] = packed_activation(activation_row(call, first + t), call.k);
+      x_[t] = packed_row(activation_row(call, first + t));
       y_[t] = call.y + (first + t) * call.y_stride + panel * kPanelRows;
     }
   }
@@ -170,7 +168,7 @@ class Tile {
     const std::size_t block = (begin + k) / kActivationBlock;
 #pragma GCC unroll 8
     for (std::size_t t = 0; t < kTokens; ++t) {
-      acc[t] = add_block<Kind>(weights, part_scales, x_[t], block, acc[t]);
+      acc[t] = add_block<Kind>(weights, part_scales, x_[t][block], acc[t]);
     }
   }
 
@@ -193,11 +191,11 @@ class Tile {
   const PanelDot& call_;
   const std::byte* panel_;
   Kind kind_;
-  PackedActivation x_[kTokens];
+  const PackedBlock* x_[kTokens];
   float* y_[kTokens];
 };
 
-template <class Kind, std::size_t kTokens, Prefetch kPrefetch = Prefetch::kNo>
+template <class Kind, std::size_t kTokens, Prefetch kPrefetch = Prefetch::kYes>
 void run_tile(const PanelDot& call, std::size_t panel, std::size_t first) noexcept {
   Tile<Kind, kTokens, kPrefetch>(call, panel, first).run();
 }

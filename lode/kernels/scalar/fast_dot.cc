@@ -53,29 +53,30 @@ LODE_KERNEL_INLINE std::size_t packed_place(PanelKind kind, std::size_t k) noexc
 }
 
 float super_block_sum(const PanelDot& call, const SuperBlock& block, std::size_t row,
-                      const PackedActivation& x, float acc) noexcept {
+                      const PackedBlock* x, float acc) noexcept {
   const PanelShape& shape = call.shape;
   const std::size_t part = shape.group_k < kActivationBlock ? shape.group_k : kActivationBlock;
   for (std::size_t begin = 0; begin < block.k; begin += part) {
     const std::size_t end = begin + part < block.k ? begin + part : block.k;
+    const PackedBlock& partner = x[begin / kActivationBlock];
     std::int32_t sum = 0;
     for (std::size_t k = begin; k < end; ++k) {
-      sum += integer_code(shape, block, row, k) * x.codes[packed_place(shape.kind, k)];
+      sum += integer_code(shape, block, row, k) *
+             partner.codes[packed_place(shape.kind, k % kActivationBlock)];
     }
     const std::byte* stored = scale_place(shape, block, begin / shape.group_k, row);
-    const float scale = part_scale(shape.kind, stored) * x.scales[begin / kActivationBlock];
+    const float scale = part_scale(shape.kind, stored) * partner.scale;
     acc = std::fma(static_cast<float>(sum), scale, acc);
   }
   return acc;
 }
 
 float row_dot(const PanelDot& call, const std::byte* panel, std::size_t row,
-              PackedActivation x) noexcept {
+              const PackedBlock* x) noexcept {
   float acc = 0.0F;
   for (std::size_t begin = 0; begin < call.k; begin += kSuperBlockK) {
     acc = super_block_sum(call, super_block(call.shape, panel, begin, call.k), row, x, acc);
-    x.codes += kSuperBlockK;
-    x.scales += kSuperBlockK / kActivationBlock;
+    x += kSuperBlockK / kActivationBlock;
   }
   return finish(call.shape.kind, call.scale, acc);
 }
@@ -86,7 +87,7 @@ void fast_dot(const PanelDot& call) noexcept {
   for (std::size_t panel = 0; panel < call.num_panels; ++panel) {
     const std::byte* bytes = call.panels + panel * call.panel_stride_bytes;
     for (std::size_t t = 0; t < call.num_tokens; ++t) {
-      const PackedActivation x = packed_activation(activation_row(call, t), call.k);
+      const PackedBlock* x = packed_row(activation_row(call, t));
       float* y = call.y + t * call.y_stride + panel * kPanelRows;
       for (std::size_t row = 0; row < kPanelRows; ++row) y[row] = row_dot(call, bytes, row, x);
     }

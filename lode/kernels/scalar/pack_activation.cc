@@ -44,19 +44,16 @@ void pack_activation(ActivationForm form, const float* x, std::size_t k, std::by
     std::memcpy(out, x, 4 * k);
     return;
   }
-  const ActivationOffsets at = activation_offsets(k);
   for (std::size_t begin = 0; begin < k; begin += kActivationBlock) {
     const std::size_t n = k - begin < kActivationBlock ? k - begin : kActivationBlock;
-    const std::size_t block = begin / kActivationBlock;
-    const float scale = block_scale(x + begin, n);
-    std::int32_t corrections[2] = {};
+    PackedBlock block{};
+    block.scale = block_scale(x + begin, n);
     for (std::size_t i = 0; i < n; ++i) {
-      const std::int8_t code = code_of(x[begin + i], scale);
-      out[begin + place_in_block(form, i)] = static_cast<std::byte>(code);
-      corrections[i / 16] -= code_bias(form) * code;
+      const std::int8_t code = code_of(x[begin + i], block.scale);
+      block.codes[place_in_block(form, i)] = code;
+      block.corrections[i / 16] -= code_bias(form) * code;
     }
-    std::memcpy(out + at.scales_bytes + 4 * block, &scale, sizeof scale);
-    std::memcpy(out + at.corrections_bytes + 8 * block, corrections, sizeof corrections);
+    std::memcpy(out + begin / kActivationBlock * sizeof block, &block, sizeof block);
   }
 }
 
