@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <sstream>
+
 #include "lode/text/byte_alphabet.h"
 #include "lode/text/golden_file.h"
 
@@ -235,6 +238,23 @@ TEST(ByteAlphabet, EveryByteSurvivesTheRoundTrip) {
   EXPECT_EQ(spelled_bytes(spell(bytes)), bytes);
   EXPECT_EQ(spell(" \n"), "\u0120\u010A");  // as vocabularies write them
   EXPECT_EQ(spelled_bytes("a b"), std::nullopt);
+}
+
+TEST(Tokenizer, ThatOfTheEmbeddedModelGivesEveryTextBack) {
+  std::ifstream in(LODE_SOURCE_DIR "/models/story-moe-nvfp4/tokenizer.json", std::ios::binary);
+  std::ostringstream json;
+  json << in.rdbuf();
+  const auto made = Tokenizer::from_json(json.str());
+  ASSERT_TRUE(made) << to_string(made.error());
+  EXPECT_EQ(made->vocab_size(), 4096U);
+  EXPECT_LE(made->held_bytes(), tokenizer_bytes_bound(json.str().size()));
+  const std::string story =
+      "Once upon a time there was a caf\u00E9, and \u201Cnobody\u201D went in.\r\n\t \u4F60\u597D "
+      "\U0001F600";
+  EXPECT_EQ(made->decode(made->encode(story, {}), false), story);
+  EXPECT_THAT(made->encode("<|im_start|>", {}), testing::ElementsAre(4094));
+  EXPECT_THAT(made->encode("<|im_start|>", {.parse_special = false}),
+              testing::Not(testing::Contains(4094)));
 }
 
 // One character over and over makes the longest words: what is quadratic would show here.
