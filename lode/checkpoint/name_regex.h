@@ -17,7 +17,7 @@ namespace lode::checkpoint {
 class NameRegex {
  public:
   /// Errors: kUnsupported naming the pattern for what is not known; kInvalidSource for bad syntax
-  /// and for a pattern that is too large (1 KiB, 10,000 states).
+  /// and for a pattern that is too large (1 KiB, 2,000 states).
   static Result<NameRegex> compile(std::string_view pattern);
 
   /// Whether the pattern matches some beginning of `text`, as Python's re.match does.

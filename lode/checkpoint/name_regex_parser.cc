@@ -11,8 +11,8 @@ namespace lode::checkpoint {
 namespace {
 
 constexpr std::size_t kMaxPatternBytes = 1024;
-constexpr std::size_t kMaxStates = 10'000;
-constexpr std::size_t kMaxEmitted = 50'000;
+constexpr std::size_t kMaxStates = 2'000;
+constexpr std::size_t kMaxEmitted = 10'000;
 constexpr int kMaxDepth = 50;
 constexpr std::uint32_t kMaxRepeat = 1000;
 constexpr std::string_view kPlainPunctuation = "-_/.:*+?()[]{}|^$\\ ,=<>#&~@!%\"'`;";

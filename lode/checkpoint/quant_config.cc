@@ -59,12 +59,8 @@ Status read_excluded(const JsonFields& fields, QuantConfig& config) {
     const auto comma = keys.find(',');
     LODE_TRY(const std::vector<std::string> entries, fields.texts(keys.substr(0, comma)));
     for (const std::string& entry : entries) {
-      Result<ModulePattern> pattern = ModulePattern::parse(entry, row.cover);
-      if (pattern) {
-        config.excluded.push_back(*std::move(pattern));
-      } else {
-        config.notes.push_back(to_string(pattern.error()));
-      }
+      const Status added = config.excluded.add(entry);
+      if (!added) config.notes.push_back(to_string(added.error()));
     }
     keys = comma == keys.npos ? std::string_view() : keys.substr(comma + 1);
   }
@@ -74,6 +70,7 @@ Status read_excluded(const JsonFields& fields, QuantConfig& config) {
 Result<QuantConfig> parse_one(const JsonFields& fields, Dialect dialect) {
   QuantConfig config;
   config.dialect = dialect;
+  config.excluded = ModuleSet(info(dialect).cover);
   LODE_TRY_STATUS(read_excluded(fields, config));
   LODE_TRY_STATUS(read_dialect(fields, config));
   return config;
@@ -103,8 +100,7 @@ const DialectInfo& info(Dialect dialect) noexcept {
 
 bool QuantConfig::is_excluded(std::string_view module) const {
   if (only_named) return rule_of(module) == nullptr;
-  return std::ranges::any_of(excluded,
-                             [&](const ModulePattern& pattern) { return pattern.matches(module); });
+  return excluded.matches(module);
 }
 
 const QuantRule* QuantConfig::rule_of(std::string_view module) const {
@@ -116,8 +112,7 @@ const QuantRule* QuantConfig::rule_of(std::string_view module) const {
     name = name.substr(0, dot);
   }
   for (const QuantRule& rule : rules) {
-    const auto matches = [&](const ModulePattern& target) { return target.matches(module); };
-    if (rule.targets.empty() || std::ranges::any_of(rule.targets, matches)) return &rule;
+    if (rule.targets.empty() || rule.targets.matches(module)) return &rule;
   }
   return nullptr;
 }

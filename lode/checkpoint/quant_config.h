@@ -13,7 +13,7 @@
 
 #include "lode/base/result.h"
 #include "lode/checkpoint/hf_config.h"
-#include "lode/checkpoint/module_pattern.h"
+#include "lode/checkpoint/module_set.h"
 
 namespace lode::checkpoint {
 
@@ -41,9 +41,9 @@ const DialectInfo& info(Dialect dialect) noexcept;
 
 /// Settings of one group of modules, as far as they were stated.
 struct QuantRule {
-  std::string name;                    // "group_0"
-  std::string algorithm;               // "NVFP4", "float-quantized", ... as written
-  std::vector<ModulePattern> targets;  // empty: every linear
+  std::string name;       // "group_0"
+  std::string algorithm;  // "NVFP4", "float-quantized", ... as written
+  ModuleSet targets;      // empty: every linear
   std::optional<std::int64_t> bits;
   std::optional<std::int64_t> group_size;
   std::string strategy;  // "tensor", "channel", "group", "block", ...
@@ -58,7 +58,7 @@ struct QuantConfig {
   std::array<std::uint32_t, 2> block{128, 128};  // rows, columns under one scale of block FP8
   bool block_stated = false;
   std::vector<QuantRule> rules;
-  std::vector<ModulePattern> excluded;
+  ModuleSet excluded;
   /// Settings by module (or a parent of it), where each has its own.
   std::map<std::string, QuantRule, std::less<>> by_module;
   bool only_named = false;         // what neither a rule nor by_module names is not quantised

@@ -73,13 +73,10 @@ bool is_class_name(std::string_view target) {
 // False where none of the targets can be used, and the rule is not to be.
 bool read_targets(const std::vector<std::string>& targets, QuantRule& rule, QuantConfig& config) {
   if (std::ranges::any_of(targets, is_class_name)) return true;  // every linear
+  rule.targets = ModuleSet(info(config.dialect).cover);
   for (const std::string& target : targets) {
-    Result<ModulePattern> pattern = ModulePattern::parse(target, info(config.dialect).cover);
-    if (pattern) {
-      rule.targets.push_back(*std::move(pattern));
-    } else {
-      config.notes.push_back(to_string(pattern.error()));
-    }
+    const Status added = rule.targets.add(target);
+    if (!added) config.notes.push_back(to_string(added.error()));
   }
   return targets.empty() || !rule.targets.empty();
 }
@@ -91,12 +88,9 @@ Status read_groups(const JsonFields& fields, QuantConfig& config) {
   for (const auto& [name, ignored] : *groups.value->as_object()) {
     LODE_TRY(const JsonFields group, groups.object(name));
     LODE_TRY(const JsonFields weights, group.object("weights"));
-    QuantRule rule{.name = printable(name),
-                   .algorithm = config.algorithm,
-                   .targets = {},
-                   .bits = {},
-                   .group_size = {},
-                   .strategy = {}};
+    QuantRule rule;
+    rule.name = printable(name);
+    rule.algorithm = config.algorithm;
     LODE_TRY(const std::optional<std::string> format, group.text("format"));
     if (format) rule.algorithm = *format;
     LODE_TRY(rule.bits, weights.integer("num_bits"));

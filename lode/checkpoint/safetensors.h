@@ -15,7 +15,7 @@ namespace lode::checkpoint {
 
 /// Limits on what a header may make us hold. A file that needs more is refused.
 inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
-inline constexpr std::size_t kMaxTensorsPerShard = 1'000'000;
+inline constexpr std::size_t kMaxTensorsPerShard = 500'000;
 inline constexpr std::size_t kMaxRank = 32;
 inline constexpr std::uint64_t kMaxDimension = std::uint64_t{1} << 48;
 
