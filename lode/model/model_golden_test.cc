@@ -153,11 +153,12 @@ TEST_P(GoldenStorage, GivesTheSameBitsForAnyThreadsChunksAndCalls) {
   }
 }
 
-// int8 activations: a block of 32 is off by at most amax / 254, evenly spread, so in the mean
-// square by amax / (127 sqrt(12)), and amax is at most sqrt(32) of the block's own mean
-// square: 1.29 % of each product's input. Norms and residual sums pass relative errors on without
-// growth, and each layer has at most four products one behind another, whose errors are
-// independent. F16 keys and values add 2^-11 each, which is nothing beside that.
+// int8 activations: a number of a block of 32 is off by at most amax / 254, evenly spread, so in
+// the mean square by amax / (127 sqrt(12)), and amax is at most sqrt(32) of the block's own root
+// mean square: 1.29 % of each product's input, and F16 keys and values add 2^-11. To first order
+// norms and residual sums pass relative errors on. A layer has four inputs, independent of each
+// other: of the attention, its output, the MLP (twice, for gate and up see the same error and are
+// multiplied: 4 in squares) and what lies between its halves: 7 in squares.
 TEST_P(GoldenStorage, IsInFastModeWithinTheQuantisationOfActivations) {
   ASSERT_NE(loaded_, nullptr);
   const std::vector<float> exact = TestModel(*loaded_, kExact).logits(tokens_, 100);
@@ -168,7 +169,7 @@ TEST_P(GoldenStorage, IsInFastModeWithinTheQuantisationOfActivations) {
     differences += std::pow(double{fast[i]} - double{exact[i]}, 2);
   }
   const double input = std::sqrt(32.0) / (127.0 * std::sqrt(12.0)) + std::ldexp(1.0, -11);
-  const double bound = input * std::sqrt(4.0 * loaded_->spec.num_layers);
+  const double bound = input * std::sqrt(7.0 * loaded_->spec.num_layers);
   EXPECT_LE(std::sqrt(differences / squares), bound);
 }
 
