@@ -14,7 +14,7 @@ inline constexpr std::size_t kActivationBlock = 32;
 inline constexpr std::int32_t kFp4CodeBias = 12;     // doubled E2M1 values are -12 .. 12
 inline constexpr std::int32_t kPlainCodeBias = 128;  // int8 as it is
 
-constexpr std::int32_t code_bias(ActivationForm form) noexcept {
+LODE_KERNEL_INLINE constexpr std::int32_t code_bias(ActivationForm form) noexcept {
   return form == ActivationForm::kI8Fp4 ? kFp4CodeBias : kPlainCodeBias;
 }
 

@@ -50,7 +50,8 @@ enum class ActivationForm : std::uint8_t {
 
 /// Bytes of one activation row of `k` numbers in `form`, whole 64-byte lines (activation.h says
 /// what lies where).
-constexpr std::size_t activation_row_bytes(ActivationForm form, std::size_t k) noexcept {
+LODE_KERNEL_INLINE constexpr std::size_t activation_row_bytes(ActivationForm form,
+                                                              std::size_t k) noexcept {
   const std::size_t blocks = (k + 31) / 32;
   const std::size_t bytes = form == ActivationForm::kF32 ? 4 * k : blocks * (32 + 4 + 8);
   return (bytes + kLineBytes - 1) / kLineBytes * kLineBytes;

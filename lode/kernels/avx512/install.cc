@@ -1,12 +1,16 @@
 #include "lode/kernels/avx512/install.h"
 
+#include "lode/kernels/avx512/exact_dot.h"
 #include "lode/kernels/avx512/fast_dot.h"
+#include "lode/kernels/avx512/vectors.h"
 
 namespace lode::kernels::avx512 {
 
 void install(KernelTable& table, bool intel) noexcept {
   const Prefetch prefetch = intel ? Prefetch::kYes : Prefetch::kNo;
+  install_exact_dot(table, prefetch);
   install_fast_dot(table, prefetch);
+  install_vectors(table);
 }
 
 }  // namespace lode::kernels::avx512
