@@ -60,8 +60,7 @@ Result<std::vector<std::int64_t>> stop_ids(const GenerationConfig& generation,
   }
   if (tokenizer_eos) ids.push_back(*tokenizer_eos);
   std::ranges::sort(ids);
-  const auto repeated = std::ranges::unique(ids);
-  ids.erase(repeated.begin(), repeated.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   return ids;
 }
 
