@@ -178,7 +178,7 @@ TEST_P(EveryStorage, ReachesItsPlaceNumberByNumber) {
 
 TEST_P(EveryStorage, CutsAlongKWhereARowIsLongerThanASlot) {
   const TempFolder folder;
-  SyntheticShape shape{GetParam(), 1, 2, 6144, 32, 16, false};
+  SyntheticShape shape{GetParam(), 1, 2, 6144, 32, 16, false, 20};
   const SyntheticWeights source(shape, folder.path() / "model.safetensors");
   const Oracle oracle(source.path());
   memory::Ledger ledger(kRoomy);

@@ -36,6 +36,7 @@ struct SyntheticShape {
   std::uint32_t intermediate = 192;
   std::uint32_t vocab = 512;
   bool bias = false;
+  std::uint32_t attention = 0;  // rows of the query matrix and its kind; 0: as hidden
 };
 
 /// A shard of random but legal weights, and the binding that says what is where: made without
@@ -213,7 +214,8 @@ class SyntheticWeights {
     for (std::uint32_t layer = 0; layer < shape_.layers; ++layer) {
       loader::RoleSources roles;
       for (const Role role : {Role::kQuery, Role::kKey, Role::kValue, Role::kAttentionOutput}) {
-        roles.matrices[index(role)] = plain(hidden, hidden);
+        roles.matrices[index(role)] =
+            plain(shape_.attention == 0 ? hidden : shape_.attention, hidden);
       }
       roles.vectors[index(Role::kAttentionNorm)] = vector(hidden);
       roles.vectors[index(Role::kMlpNorm)] = vector(hidden);

@@ -1,0 +1,314 @@
+// The contract (DESIGN 1): held <= finished + 64 MiB at every instant, plan and ledger alike to the
+// byte, refusals before anything is read, nothing held after an error. By default on models of
+// about 200 MB; LODE_FULL_TESTS=1 makes them 1.2 GB with 180 MB a layer and more.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <optional>
+
+#include "lode/loader/execute.h"
+#include "lode/loader/operation_stream.h"
+#include "lode/memory/held_probe.h"
+#include "lode/parallel/ticker.h"
+#include "tests/support/checkpoint_files.h"
+#include "tests/support/synthetic_weights.h"
+
+namespace lode::loader {
+namespace {
+
+using testing_support::ExpertStorage;
+using testing_support::SyntheticShape;
+using testing_support::SyntheticWeights;
+using testing_support::TempFolder;
+
+constexpr std::uint64_t kAllowanceBytes = 64 * kMiB;
+constexpr std::uint64_t kMostCacheBytes = 16 * kMiB;
+
+bool full() {
+  const char* const wish = std::getenv("LODE_FULL_TESTS");
+  return wish != nullptr && std::string_view(wish) == "1";
+}
+
+double bits_of(ExpertStorage storage) {
+  switch (storage) {
+    case ExpertStorage::kNvfp4:
+    case ExpertStorage::kNvfp4Transposed:
+      return 4.5;
+    case ExpertStorage::kMxfp4Interleaved:
+      return 4.25;
+    case ExpertStorage::kFp8Block:
+      return 8.0;
+    default:
+      return 16.0;
+  }
+}
+
+// Experts of 2048 x 768, as many as make up the size.
+SyntheticShape shape_of(ExpertStorage storage) {
+  SyntheticShape shape{.storage = storage, .hidden = 2048, .intermediate = 768, .vocab = 4096};
+  shape.layers = full() ? 7 : 2;
+  const double bytes = full() ? 190e6 : 70e6;
+  shape.experts = static_cast<std::uint32_t>(bytes * 8 / bits_of(storage) / (3 * 2048 * 768));
+  return shape;
+}
+
+// Samples held bytes while a load runs: once in 2 ms, 500 Hz.
+class Watch {
+ public:
+  Watch() : probe_(*memory::HeldProbe::make()) {}
+
+  void start(const Progress& progress) {
+    auto ticker = parallel::Ticker::start(std::chrono::milliseconds(2),
+                                          [this, &progress] { sample(progress); });
+    ASSERT_TRUE(ticker);
+    ticker_.emplace(*std::move(ticker));
+  }
+  void stop() { ticker_.reset(); }
+
+  std::uint64_t samples() const { return samples_; }
+  /// The most that was held above what was finished.
+  std::uint64_t worst_bytes() const { return worst_bytes_; }
+  bool holds() const { return worst_bytes_ <= kAllowanceBytes; }
+
+ private:
+  // What is finished is read first: it may only grow while the kernel counts.
+  void sample(const Progress& progress) {
+    const std::uint64_t finished = progress.finished_bytes.load(std::memory_order_relaxed);
+    const auto held = probe_.held_bytes();
+    if (!held) return;
+    ++samples_;
+    worst_bytes_ = std::max(worst_bytes_, *held - std::min(*held, finished));
+  }
+
+  memory::HeldProbe probe_;
+  std::uint64_t samples_ = 0;
+  std::uint64_t worst_bytes_ = 0;
+  std::optional<parallel::Ticker> ticker_;  // last: it samples into the above
+};
+
+// Engines that do wrong, to see whether the watch sees it.
+class Decorated : public io::ReadEngine {
+ public:
+  explicit Decorated(std::unique_ptr<io::ReadEngine> engine) : engine_(std::move(engine)) {}
+  void submit(const io::ReadRequest& request) override { engine_->submit(request); }
+  io::ReadCompletion wait() override { return engine_->wait(); }
+  Status finish() override { return engine_->finish(); }
+  std::vector<std::uint64_t> bytes_read() const override { return engine_->bytes_read(); }
+
+ protected:
+  std::unique_ptr<io::ReadEngine> engine_;
+};
+
+class KeepsEverything final : public Decorated {
+ public:
+  using Decorated::Decorated;
+  void submit(const io::ReadRequest& request) override {
+    kept_.emplace_back(request.out.size(), std::byte{1});
+    Decorated::submit(request);
+  }
+
+ private:
+  std::vector<std::vector<std::byte>> kept_;
+};
+
+class TakesAWholeTensor final : public Decorated {
+ public:
+  using Decorated::Decorated;
+  void submit(const io::ReadRequest& request) override {
+    if (++count_ == 5) tensor_.assign(100 * kMiB, std::byte{1});
+    if (count_ == 15) tensor_ = {};
+    Decorated::submit(request);
+  }
+
+ private:
+  std::uint64_t count_ = 0;
+  std::vector<std::byte> tensor_;
+};
+
+struct Subject {
+  explicit Subject(ExpertStorage storage)
+      : source(shape_of(storage), folder.path() / "model.safetensors") {}
+
+  LoadPlan plan(std::uint32_t workers) const {
+    return *plan_load(source.binding(), source.spec(), *source.index(), {.workers = workers});
+  }
+
+  TempFolder folder;
+  SyntheticWeights source;
+};
+
+template <class Engine>
+std::uint64_t worst_with(const Subject& run) {
+  const LoadPlan plan = run.plan(2);
+  Watch watch;
+  Progress progress;
+  memory::Ledger ledger(plan.peak_bytes());
+  Engine engine(*make_engine(plan));
+  watch.start(progress);
+  const auto weights = execute(plan, run.source.binding(), ledger, engine, &progress);
+  watch.stop();
+  EXPECT_TRUE(weights);
+  EXPECT_GT(watch.samples(), 10U);
+  return watch.worst_bytes();
+}
+
+void expect_stages(const std::vector<memory::StageUse>& planned, const memory::Ledger& ledger) {
+  const auto actual = ledger.stages();
+  ASSERT_EQ(planned.size(), actual.size());
+  for (std::size_t i = 0; i < planned.size(); ++i) {
+    EXPECT_EQ(planned[i].name, actual[i].name);
+    EXPECT_EQ(planned[i].held_bytes, actual[i].held_bytes) << planned[i].name;
+    EXPECT_EQ(planned[i].peak_bytes, actual[i].peak_bytes) << planned[i].name;
+    EXPECT_EQ(planned[i].peak_total_bytes, actual[i].peak_total_bytes) << planned[i].name;
+  }
+}
+
+class Contract : public testing::TestWithParam<ExpertStorage> {};
+
+TEST_P(Contract, HoldsAtEverySampleWithAnyThreads) {
+  const Subject run(GetParam());
+  for (const std::uint32_t workers : {1U, 2U, 4U}) {
+    const LoadPlan plan = run.plan(workers);
+    Watch watch;
+    Progress progress;
+    memory::Ledger ledger(plan.peak_bytes());
+    const auto engine = *make_engine(plan);
+    watch.start(progress);
+    const auto weights = execute(plan, run.source.binding(), ledger, *engine, &progress);
+    watch.stop();
+    ASSERT_TRUE(weights) << to_string(weights.error());
+    EXPECT_TRUE(watch.holds()) << watch.worst_bytes() << " bytes above what was finished";
+    EXPECT_GT(watch.samples(), 10U);
+    EXPECT_EQ(progress.finished_bytes, plan.weight_bytes());
+    EXPECT_EQ(weights->weight_bytes(), plan.weight_bytes());
+    expect_stages(plan.expected_stages(), ledger);
+    EXPECT_EQ(ledger.peak_bytes(), plan.peak_bytes());
+    const std::uint64_t left = *memory::resident_bytes(run.source.path());
+    if (left > plan.weight_bytes() / 2) {
+      std::cerr << "NOT MEASURED: this file system does not let go of pages\n";
+    } else {
+      EXPECT_LE(left, kMostCacheBytes);
+    }
+    std::cerr << plan.weight_bytes() / kMiB << " MiB, " << workers << " workers: at most "
+              << static_cast<double>(watch.worst_bytes()) / kMiB << " MiB above finished in "
+              << watch.samples() << " samples; " << left / kKiB << " KiB of cache left\n";
+  }
+}
+
+// The breaches are planted in every storage only in the full run: a watch knows no storage.
+bool breach_is_tested(ExpertStorage storage) {
+  return full() || storage == ExpertStorage::kNvfp4 || storage == ExpertStorage::kBf16;
+}
+
+TEST_P(Contract, IsSeenBrokenByAKeptReference) {
+  if (!breach_is_tested(GetParam())) GTEST_SKIP() << "LODE_FULL_TESTS=1 plants it here too";
+  EXPECT_GT(worst_with<KeepsEverything>(Subject(GetParam())), kAllowanceBytes);
+}
+
+TEST_P(Contract, IsSeenBrokenByAWholeTensorTemporary) {
+  if (!breach_is_tested(GetParam())) GTEST_SKIP() << "LODE_FULL_TESTS=1 plants it here too";
+  EXPECT_GT(worst_with<TakesAWholeTensor>(Subject(GetParam())), kAllowanceBytes);
+}
+
+INSTANTIATE_TEST_SUITE_P(Loader, Contract,
+                         testing::Values(ExpertStorage::kNvfp4, ExpertStorage::kMxfp4Interleaved,
+                                         ExpertStorage::kFp8Block, ExpertStorage::kBf16,
+                                         ExpertStorage::kBf16Transposed));
+
+class Budget : public testing::Test {
+ protected:
+  Budget()
+      : source_({.storage = ExpertStorage::kNvfp4, .bias = true},
+                folder_.path() / "model.safetensors") {}
+
+  LoadPlan plan() const {
+    return *plan_load(source_.binding(), source_.spec(), *source_.index(), {});
+  }
+
+  TempFolder folder_;
+  SyntheticWeights source_;
+};
+
+TEST_F(Budget, OneMebibyteTooSmallIsRefusedBeforeAnythingIsRead) {
+  const LoadPlan plan = this->plan();
+  const auto engine = *make_engine(plan);
+  memory::Ledger ledger(plan.peak_bytes() - kMiB);
+  const auto begin = std::chrono::steady_clock::now();
+  const auto weights = execute(plan, source_.binding(), ledger, *engine);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
+  ASSERT_FALSE(weights);
+  EXPECT_EQ(weights.error().code, Code::kOverBudget);
+  EXPECT_THAT(to_string(weights.error()), testing::HasSubstr(std::to_string(plan.peak_bytes())));
+  EXPECT_EQ(engine->bytes_read(), std::vector<std::uint64_t>{0});
+  EXPECT_EQ(ledger.held_bytes(), 0U);
+  EXPECT_TRUE(ledger.stages().empty());
+}
+
+TEST_F(Budget, OfExactlyThePeakIsEnough) {
+  const LoadPlan plan = this->plan();
+  const auto engine = *make_engine(plan);
+  memory::Ledger ledger(plan.peak_bytes());
+  EXPECT_TRUE(execute(plan, source_.binding(), ledger, *engine));
+}
+
+TEST_F(Budget, CountsWhatTheLedgerHoldsAlready) {
+  const LoadPlan plan = this->plan();
+  memory::Ledger ledger(plan.peak_bytes() + 1000);
+  auto metadata = ledger.reserve(memory::Tag::kMetadata, 1000, "names");
+  ASSERT_TRUE(metadata);
+  const auto engine = *make_engine(plan);
+  const auto weights = execute(plan, source_.binding(), ledger, *engine);
+  ASSERT_TRUE(weights);
+  memory::TagBytes before{};
+  before[static_cast<std::size_t>(memory::Tag::kMetadata)] = 1000;
+  expect_stages(plan.expected_stages(before), ledger);
+  const auto more = ledger.reserve(memory::Tag::kMetadata, plan.ring_bytes(), "more names");
+  EXPECT_EQ(execute(plan, source_.binding(), ledger, *engine).error().code, Code::kOverBudget);
+}
+
+TEST_F(Budget, EveryRefusedReservationLeavesNothingHeld) {
+  const LoadPlan plan = this->plan();
+  for (std::uint64_t k = 0;; ++k) {
+    const auto engine = *make_engine(plan);
+    memory::FailingLedger ledger(4 * kGiB, k);
+    const auto weights = execute(plan, source_.binding(), ledger, *engine);
+    if (!ledger.refused()) {
+      EXPECT_TRUE(weights);
+      // ring 2, stacks 1, model slab 2, each of two layers 2 slabs of 2
+      EXPECT_EQ(k, 13U);
+      return;
+    }
+    ASSERT_FALSE(weights) << k;
+    EXPECT_EQ(weights.error().code, Code::kOverBudget) << k;
+    EXPECT_EQ(ledger.held_bytes(), 0U) << k;
+  }
+}
+
+// A checkpoint of many tensors: 3 layers of 200 experts, 1 + 4 bytes of scalars each, must not cost
+// a read a scalar.
+TEST(ManyTensors, AreReadInFewReads) {
+  const TempFolder folder;
+  const SyntheticWeights source({.storage = ExpertStorage::kNvfp4,
+                                 .layers = 2,
+                                 .experts = 200,
+                                 .hidden = 64,
+                                 .intermediate = 32,
+                                 .vocab = 64},
+                                folder.path() / "model.safetensors");
+  const LoadPlan plan = *plan_load(source.binding(), source.spec(), *source.index(), {});
+  std::size_t reads = 0;
+  for (std::size_t stage = 0; stage < plan.stages.size(); ++stage) {
+    for (const SlotLoad& load : stage_operations(plan, source.binding(), stage)) {
+      reads += load.reads.size();
+    }
+  }
+  // 3600 tensors of experts in 1.5 MB: one sweep a layer and some
+  EXPECT_LE(reads, 10U);
+}
+
+}  // namespace
+}  // namespace lode::loader
