@@ -1,5 +1,5 @@
 # Programs: the `lode` command, developers' tools (tools/NAME.cc -> lode-NAME), end-to-end tests and
-# benchmarks (tests/e2e, bench), fuzzers (fuzz/NAME.cc -> fuzz_NAME).
+# benchmarks (tests/e2e, bench). Fuzzers are in fuzz/CMakeLists.txt.
 
 function(lode_program name)
   add_executable(${name} ${ARGN})
@@ -73,14 +73,5 @@ if(LODE_DEVELOPER)
   foreach(bench IN LISTS benches)
     cmake_path(GET bench STEM stem)
     lode_bench(bench_${stem} ${bench})
-  endforeach()
-endif()
-
-if(LODE_FUZZ)
-  file(GLOB fuzzers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/fuzz/*.cc)
-  foreach(fuzzer IN LISTS fuzzers)
-    cmake_path(GET fuzzer STEM stem)
-    lode_program(fuzz_${stem} ${fuzzer})
-    target_link_options(fuzz_${stem} PRIVATE -fsanitize=fuzzer)
   endforeach()
 endif()

@@ -58,10 +58,10 @@ gtests() {  # BUILD[@label] programs...
   done
 }
 
-ctests() {  # name preset ctest-label
+ctests() {  # name preset ctest's selection...
   local start=$SECONDS status=0 stem=$PWD/build/logs/$1
   rm -f "$stem.xml"
-  ctest --test-dir "build/$2" -L "$3" -j 2 --output-on-failure --output-junit "$stem.xml" >"$stem.log" 2>&1 ||
+  ctest --test-dir "build/$2" "${@:3}" -j 2 --output-on-failure --output-junit "$stem.xml" >"$stem.log" 2>&1 ||
     status=$?
   count "$1" "$start" "$stem.log" "$stem.xml" "$status"
 }
