@@ -51,9 +51,10 @@ Bound bound(const std::filesystem::path& path) {
 }
 
 // The same numbers, however the file is written.
-void expect_same_experts(EditedCheckpoint& edited, const std::filesystem::path& original) {
+void expect_same_experts(EditedCheckpoint& edited, const std::filesystem::path& original,
+                         std::size_t num_shards = 1) {
   const Bound was = bound(original);
-  const Bound is = bound(edited.write());
+  const Bound is = bound(edited.write(num_shards));
   ASSERT_FALSE(was.experts.empty());
   ASSERT_EQ(is.experts.size(), was.experts.size());
   for (std::size_t expert = 0; expert < is.experts.size(); ++expert) {
@@ -163,6 +164,13 @@ TEST(BindLayouts, ReadsChannelScalesOfFusedStacks) {
   EditedCheckpoint checkpoint(kQuantised / "fbgemm_fp8_row");
   fuse(checkpoint, 4, {{".weight", ""}, {".weight_scale", "_weight_scale"}});
   expect_same_experts(checkpoint, kQuantised / "fbgemm_fp8_row");
+}
+
+TEST(BindLayouts, FindsCodesAndScalesInDifferentShards) {
+  for (const char* folder : {"ct_nvfp4", "gptoss_modelopt_nvfp4", "block_fp8"}) {
+    EditedCheckpoint checkpoint(kQuantised / folder);
+    expect_same_experts(checkpoint, kQuantised / folder, 5);
+  }
 }
 
 TEST(BindLayouts, StoragesOfOneModelHoldTheSameNumbers) {

@@ -190,7 +190,8 @@ Status check_stored(const BindContext& context, const StoredMatrix& matrix) {
     Error error = misfit(context.index, *matrix.storage.values, "numbers that panels hold");
     error.code = Code::kUnsupported;
     error.hint = std::string(checkpoint::name(matrix.storage.kind)) + " of " +
-                 std::string(formats::info(encoding.element).name) + " cannot be prepared";
+                 std::string(formats::info(encoding.element).name) + " with " +
+                 std::to_string(encoding.block_k) + " of k to a scale cannot be prepared";
     return error;
   }
   LODE_TRY_STATUS(check_codes(context, matrix));

@@ -73,16 +73,21 @@ class EditedCheckpoint {
     config.replace(place, from.size(), to);
   }
 
-  /// Writes it and says where.
-  const std::filesystem::path& write() {
+  /// Writes it, the tensors dealt out to so many files, and says where.
+  const std::filesystem::path& write(std::size_t num_shards = 1) {
     folder_.write("config.json", config);
     if (!hf_quant_config.empty()) folder_.write("hf_quant_config.json", hf_quant_config);
-    std::vector<checkpoint::TensorToWrite> list;
-    for (const Tensor& tensor : tensors) {
-      list.push_back({tensor.name, tensor.format, tensor.dims, tensor.bytes});
+    std::vector<std::vector<checkpoint::TensorToWrite>> shards(num_shards);
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const Tensor& tensor = tensors[i];
+      shards[i % num_shards].push_back({tensor.name, tensor.format, tensor.dims, tensor.bytes});
     }
-    const auto written = checkpoint::write_safetensors(folder_.path() / "model.safetensors", list);
-    EXPECT_TRUE(written) << to_string(written.error());
+    for (std::size_t i = 0; i < num_shards; ++i) {
+      const std::string name = num_shards == 1 ? "model" : "part-" + std::to_string(i);
+      const auto written =
+          checkpoint::write_safetensors(folder_.path() / (name + ".safetensors"), shards[i]);
+      EXPECT_TRUE(written) << to_string(written.error());
+    }
     return folder_.path();
   }
 
