@@ -57,13 +57,36 @@ TEST_P(LawOfKind, ExactDotIsWithinItsRoundingsOfDoublePrecision) {
   }
 }
 
+// Plain kinds and E4M3 take f32 activations; E4M3 rounds a product at most 128/4 + 1 times in its
+// chain, twice in the joins, once a group of 128 and twice at the end.
+class LawOfPlainKind : public LawOfKind {};
+TEST_P(LawOfPlainKind, FastDotIsWithinItsRoundingsOfDoublePrecision) {
+  if (GetParam() != PanelKind::kE4m3) {
+    EXPECT_EQ(scalar().fast_dot[at()], scalar().exact_dot[at()]);
+  }
+  EXPECT_EQ(scalar().fast_form[at()], ActivationForm::kF32);
+  for (const std::size_t k : kLengths) {
+    TestMatrix matrix(shape_of(GetParam()), 1, k);
+    fill_random(matrix, 400 + static_cast<std::uint32_t>(k));
+    const std::vector<float> x = random_rows(2, k, 5);
+    const TestActivations rows(scalar(), ActivationForm::kF32, x, k);
+    const std::vector<float> y = run_dot(scalar().fast_dot[at()], matrix, rows, first_rows(2));
+    ASSERT_EQ(y.size(), 32u);
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      const DoubleDot want = double_dot(matrix, i % 16, &x[i / 16 * k]);
+      const auto length = static_cast<double>(k);
+      const double steps =
+          GetParam() == PanelKind::kE4m3 ? 32 + 1 + 2 + length / 128 + 1 + 2 : length / 4 + 1 + 4;
+      EXPECT_LE(std::fabs(double{y[i]} - want.value), 1.01 * steps * kUnit * want.magnitude)
+          << "k " << k << " row " << i;
+    }
+  }
+}
+
 // |x - q s| <= s/2 and a little for the division's own rounding (127 u s); then as many roundings
 // as parts of 16 or 32 k, four for the scales and the end, on magnitudes |w| (|x| + s).
-TEST_P(LawOfKind, FastDotIsWithinHalfAStepOfEveryActivation) {
-  if (scalar().fast_form[at()] == ActivationForm::kF32) {
-    EXPECT_EQ(scalar().fast_dot[at()], scalar().exact_dot[at()]);
-    return;
-  }
+class LawOfPackedKind : public LawOfKind {};
+TEST_P(LawOfPackedKind, FastDotIsWithinHalfAStepOfEveryActivation) {
   for (const std::size_t k : kLengths) {
     TestMatrix matrix(shape_of(GetParam()), 1, k);
     fill_random(matrix, 200 + static_cast<std::uint32_t>(k));
@@ -121,6 +144,13 @@ TEST_P(LawOfScaledKind, DecodesEveryCodeUnderEveryScale) {
 INSTANTIATE_TEST_SUITE_P(All, LawOfKind, testing::ValuesIn(kAllKinds),
                          [](const auto& tested) { return name_of(tested.param); });
 
+INSTANTIATE_TEST_SUITE_P(All, LawOfPlainKind,
+                         testing::Values(PanelKind::kF32, PanelKind::kF16, PanelKind::kBf16,
+                                         PanelKind::kE4m3),
+                         [](const auto& tested) { return name_of(tested.param); });
+INSTANTIATE_TEST_SUITE_P(All, LawOfPackedKind,
+                         testing::Values(PanelKind::kI8, PanelKind::kMxfp4, PanelKind::kNvfp4),
+                         [](const auto& tested) { return name_of(tested.param); });
 INSTANTIATE_TEST_SUITE_P(All, LawOfScaledKind,
                          testing::Values(PanelKind::kE4m3, PanelKind::kI8, PanelKind::kMxfp4,
                                          PanelKind::kNvfp4),

@@ -33,10 +33,13 @@ struct Bf16Decoder {
 struct F16Decoder {
   static constexpr std::size_t kPerLine = 2;
   static constexpr bool kScaled = false;
+  __m512i order = _mm512_set_epi16(31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1, 30,
+                                   28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
   LODE_KERNEL_INLINE void decode(const std::byte* line, __m512 (&out)[2]) const noexcept {
-    const __m512i codes = load_line(line);
-    out[0] = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(codes));
-    out[1] = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(codes, 16)));
+    // Even words to the lower half, odd ones to the upper.
+    const __m512i sorted = _mm512_permutexvar_epi16(order, load_line(line));
+    out[0] = _mm512_cvtph_ps(_mm512_castsi512_si256(sorted));
+    out[1] = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(sorted, 1));
   }
 };
 

@@ -22,6 +22,13 @@
 //   NVFP4  the e4m3 value / 256; NaN codes are +-480                  128
 //   I8     the f32 scale                                              1
 //
+// E4M3 takes f32 activations. Its part is a group under one weight scale; sum is what exact_dot
+// makes of the unscaled codes of the group (four chains from zero, k = chain mod 4, joined), and
+//
+//   acc = fma(sum, scale, acc)
+//
+// and y = acc, with a matrix scale acc * value or acc / value.
+//
 // /256 is how e4m3 bits read when they are moved into an fp16, subnormals included.
 
 namespace lode::kernels::scalar {
@@ -81,7 +88,45 @@ float row_dot(const PanelDot& call, const std::byte* panel, std::size_t row,
   return finish(call.shape.kind, call.scale, acc);
 }
 
+/// The groups of one super-block of E4M3.
+float add_e4m3_groups(const PanelDot& call, const SuperBlock& block, std::size_t row,
+                      const float* x, float acc) noexcept {
+  const std::size_t group_k = call.shape.group_k;
+  for (std::size_t begin = 0; begin < block.k; begin += group_k) {
+    const std::size_t end = begin + group_k < block.k ? begin + group_k : block.k;
+    float chains[4] = {};
+    for (std::size_t k = begin; k < end; ++k) {
+      const float code = code_value(PanelKind::kE4m3, code_place(call.shape, block, row, k));
+      chains[k % 4] = std::fma(code, x[k], chains[k % 4]);
+    }
+    const float sum = (chains[0] + chains[1]) + (chains[2] + chains[3]);
+    acc = std::fma(sum, load<float>(scale_place(call.shape, block, begin / group_k, row)), acc);
+  }
+  return acc;
+}
+
+float e4m3_row_dot(const PanelDot& call, const std::byte* panel, std::size_t row,
+                   const float* x) noexcept {
+  float acc = 0.0F;
+  for (std::size_t begin = 0; begin < call.k; begin += kSuperBlockK) {
+    const SuperBlock block = super_block(call.shape, panel, begin, call.k);
+    acc = add_e4m3_groups(call, block, row, x + begin, acc);
+  }
+  return apply(call.scale, acc);
+}
+
 }  // namespace
+
+void e4m3_fast_dot(const PanelDot& call) noexcept {
+  for (std::size_t panel = 0; panel < call.num_panels; ++panel) {
+    const std::byte* bytes = call.panels + panel * call.panel_stride_bytes;
+    for (std::size_t t = 0; t < call.num_tokens; ++t) {
+      const auto* x = reinterpret_cast<const float*>(activation_row(call, t));
+      float* y = call.y + t * call.y_stride + panel * kPanelRows;
+      for (std::size_t row = 0; row < kPanelRows; ++row) y[row] = e4m3_row_dot(call, bytes, row, x);
+    }
+  }
+}
 
 void fast_dot(const PanelDot& call) noexcept {
   for (std::size_t panel = 0; panel < call.num_panels; ++panel) {

@@ -13,6 +13,7 @@ void install(KernelTable& table) noexcept {
     table.fast_dot[kind] = exact_dot;  // where nothing faster is agreed on, f32 activations
     table.fast_form[kind] = ActivationForm::kF32;
   }
+  table.fast_dot[static_cast<std::size_t>(PanelKind::kE4m3)] = e4m3_fast_dot;
   for (const PanelKind kind : {PanelKind::kMxfp4, PanelKind::kNvfp4, PanelKind::kI8}) {
     const auto at = static_cast<std::size_t>(kind);
     table.fast_dot[at] = fast_dot;
