@@ -24,6 +24,7 @@ namespace lode::layout {
 /// bytes begin at the tile's first row and k.
 ///
 /// Shapes:  out [at most 128, within the tile's k].
+/// Source:  tests/golden/quantised: the law's results are the producers'.
 struct SourceRow {
   const formats::Encoding& encoding;
   const SourceCodes& codes;

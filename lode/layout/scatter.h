@@ -41,6 +41,7 @@ struct SourceScales {
 ///
 /// Shapes:  source [row_end - row_begin, k_end - k_begin]; panels [total_bytes] of the layout.
 /// Memory:  none.
+/// Source:  kernels/panel.h.
 void scatter_codes(const PanelLayout& layout, const PanelTile& tile, const SourceCodes& source,
                    std::span<std::byte> panels) noexcept;
 

@@ -8,6 +8,7 @@
 namespace lode::layout {
 
 /// The inverse of scatter: for tests, tools and export; not fast.
+/// Source: panels.h.
 
 /// Codes of one matrix as a file would hold them, row after row.
 ///

@@ -1,11 +1,12 @@
 #include "lode/memory/buffer.h"
 
-#include <fmt/format.h>
 #include <sys/mman.h>
 
 #include <cerrno>
 #include <cstring>
 #include <utility>
+
+#include "lode/base/fmt.h"
 
 namespace lode::memory {
 namespace {

@@ -1,12 +1,11 @@
 #include "lode/memory/ledger.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <numeric>
 #include <utility>
 
 #include "lode/base/bytes.h"
+#include "lode/base/fmt.h"
 
 namespace lode::memory {
 namespace {

@@ -1,7 +1,6 @@
 #include "lode/tensor/shape.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
+#include "lode/base/fmt.h"
 
 namespace lode::tensor {
 
