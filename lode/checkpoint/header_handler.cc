@@ -1,8 +1,8 @@
 #include "lode/checkpoint/header_handler.h"
 
-#include <fmt/format.h>
-
 #include <utility>
+
+#include "lode/base/fmt.h"
 
 namespace lode::checkpoint {
 namespace {

@@ -1,10 +1,9 @@
 #include "lode/checkpoint/hf_config.h"
 
-#include <fmt/format.h>
-
 #include <limits>
 #include <utility>
 
+#include "lode/base/fmt.h"
 #include "lode/checkpoint/input_file.h"
 #include "lode/checkpoint/tensor_record.h"
 

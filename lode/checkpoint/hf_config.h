@@ -49,10 +49,14 @@ class HfConfig {
   Result<std::string> get_string(Keys keys, std::string_view fallback) const;
 
   /// As above, but a number > 0 that fits 32 bits: an extent.
+  ///
+  /// Errors: as get_int.
   Result<std::uint32_t> get_extent(Keys keys) const;
   Result<std::uint32_t> get_extent(Keys keys, std::uint32_t fallback) const;
 
   /// A list; a single value counts as a list of one; empty where no key is there.
+  ///
+  /// Errors: kInvalidSource naming the JSON path of an item of another kind.
   Result<std::vector<std::int64_t>> get_ints(Keys keys) const;
   Result<std::vector<double>> get_floats(Keys keys) const;
   Result<std::vector<std::string>> get_strings(Keys keys) const;

@@ -1,11 +1,11 @@
 #include "lode/checkpoint/index_builder.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <optional>
 #include <tuple>
 #include <utility>
+
+#include "lode/base/fmt.h"
 
 namespace lode::checkpoint {
 

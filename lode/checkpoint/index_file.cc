@@ -1,12 +1,11 @@
 #include "lode/checkpoint/index_file.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <system_error>
 #include <unordered_map>
 #include <utility>
 
+#include "lode/base/fmt.h"
 #include "lode/checkpoint/file_source.h"
 
 namespace lode::checkpoint {

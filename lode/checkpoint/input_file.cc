@@ -1,7 +1,6 @@
 #include "lode/checkpoint/input_file.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "lode/base/fmt.h"
 #include "lode/checkpoint/tensor_record.h"
 
 namespace lode::checkpoint {

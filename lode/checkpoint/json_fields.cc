@@ -1,7 +1,6 @@
 #include "lode/checkpoint/json_fields.h"
 
-#include <fmt/format.h>
-
+#include "lode/base/fmt.h"
 #include "lode/checkpoint/tensor_record.h"
 
 namespace lode::checkpoint {

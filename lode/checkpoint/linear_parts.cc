@@ -1,11 +1,11 @@
 #include "lode/checkpoint/linear_parts.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
+
+#include "lode/base/fmt.h"
 
 namespace lode::checkpoint {
 namespace {

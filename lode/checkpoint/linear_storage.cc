@@ -1,11 +1,10 @@
 #include "lode/checkpoint/linear_storage.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 
 #include "lode/base/bytes.h"
+#include "lode/base/fmt.h"
 #include "lode/checkpoint/linear_parts.h"
 #include "lode/checkpoint/storage_rules.h"
 

@@ -1,10 +1,9 @@
 #include "lode/checkpoint/module_set.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
+#include "lode/base/fmt.h"
 #include "lode/checkpoint/tensor_record.h"
 
 namespace lode::checkpoint {

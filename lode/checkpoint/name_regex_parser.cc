@@ -1,10 +1,9 @@
 #include "lode/checkpoint/name_regex_parser.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <tuple>
 
+#include "lode/base/fmt.h"
 #include "lode/checkpoint/tensor_record.h"
 
 namespace lode::checkpoint {

@@ -1,11 +1,10 @@
 #include "lode/checkpoint/quant_config.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <iterator>
 #include <utility>
 
+#include "lode/base/fmt.h"
 #include "lode/checkpoint/input_file.h"
 #include "lode/checkpoint/quant_dialects.h"
 #include "lode/checkpoint/tensor_record.h"

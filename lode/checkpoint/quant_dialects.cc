@@ -1,12 +1,11 @@
 #include "lode/checkpoint/quant_dialects.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <utility>
 
+#include "lode/base/fmt.h"
 #include "lode/checkpoint/tensor_record.h"
 
 namespace lode::checkpoint {

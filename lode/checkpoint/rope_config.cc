@@ -1,8 +1,8 @@
 #include "lode/checkpoint/rope_config.h"
 
-#include <fmt/format.h>
-
 #include <array>
+
+#include "lode/base/fmt.h"
 
 namespace lode::checkpoint {
 namespace {

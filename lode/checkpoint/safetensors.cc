@@ -1,7 +1,5 @@
 #include "lode/checkpoint/safetensors.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -9,6 +7,7 @@
 #include <string_view>
 
 #include "lode/base/bytes.h"
+#include "lode/base/fmt.h"
 #include "lode/checkpoint/file_source.h"
 #include "lode/checkpoint/header_handler.h"
 #include "lode/json/json.h"

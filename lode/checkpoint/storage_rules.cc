@@ -1,10 +1,9 @@
 #include "lode/checkpoint/storage_rules.h"
 
-#include <fmt/format.h>
-
 #include <string>
 
 #include "lode/base/bytes.h"
+#include "lode/base/fmt.h"
 
 namespace lode::checkpoint {
 namespace {

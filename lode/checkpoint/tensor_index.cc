@@ -1,12 +1,11 @@
 #include "lode/checkpoint/tensor_index.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <optional>
 #include <system_error>
 #include <utility>
 
+#include "lode/base/fmt.h"
 #include "lode/checkpoint/index_builder.h"
 #include "lode/checkpoint/index_file.h"
 #include "lode/checkpoint/nearest_name.h"

@@ -1,9 +1,9 @@
 #include "lode/checkpoint/tensor_record.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
+
+#include "lode/base/fmt.h"
 
 namespace lode::checkpoint {
 namespace {

@@ -1,7 +1,5 @@
 #include "lode/json/json.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -9,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
+
+#include "lode/base/fmt.h"
 
 namespace lode::json {
 namespace {

@@ -77,10 +77,11 @@ struct Limits {
 /// or text longer than the limits.
 Result<Value> parse(std::string_view text, const Limits& limits = {});
 
-/// What a streaming parse meets, in order. A handler stops the parse by returning an Error.
+/// What a streaming parse meets, in order. An Error stops the parse and is returned by it.
 class Handler {
  public:
   virtual ~Handler() = default;
+  /// Errors: what the handler wants to stop the parse with.
   virtual Status begin_object() = 0;
   virtual Status name(std::string_view name) = 0;  // duplicates are refused before this
   virtual Status end_object() = 0;
