@@ -17,6 +17,15 @@ TEST(Exp, IsWithinTwoUnitsOfTheLastPlaceOfLibm) {
   }
 }
 
+TEST(Exp, GoesDownThroughTheSubnormalNumbers) {
+  const double spacing = std::ldexp(1.0, -149);
+  for (double x = -103.9; x < -87.4; x += 0.011) {
+    const auto argument = static_cast<float>(x);
+    const double want = std::exp(static_cast<double>(argument));
+    ASSERT_NEAR(static_cast<double>(exp(argument)), want, spacing + want * 3e-7) << argument;
+  }
+}
+
 TEST(Exp, IsExactAtZeroAndEndsWhereFloatEnds) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   EXPECT_EQ(exp(0.0F), 1.0F);
@@ -24,7 +33,8 @@ TEST(Exp, IsExactAtZeroAndEndsWhereFloatEnds) {
   EXPECT_EQ(exp(kInfinity), kInfinity);
   EXPECT_EQ(exp(89.0F), kInfinity);
   EXPECT_EQ(exp(-kInfinity), 0.0F);
-  EXPECT_EQ(exp(-88.0F), 0.0F);
+  EXPECT_EQ(exp(-105.0F), 0.0F);
+  EXPECT_EQ(exp(-1e30F), 0.0F);
   EXPECT_TRUE(std::isnan(exp(std::numeric_limits<float>::quiet_NaN())));
 }
 
