@@ -62,6 +62,7 @@ class Model {
                  Observer* observer = nullptr);
 
   /// The same for one sequence.
+  /// Errors: as above.
   Status forward(std::span<const std::int32_t> tokens, KvCache& cache, Logits wanted,
                  std::span<float> logits, Observer* observer = nullptr);
 
