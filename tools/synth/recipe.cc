@@ -93,6 +93,19 @@ Status check_shape(const ModelShape& shape) {
   return {};
 }
 
+/// Blocks of one row must divide both widths of the experts.
+Status check_blocks(const ModelShape& shape, const Resolved& resolved) {
+  if (!resolved.rule) return {};
+  const formats::Encoding& encoding = info(*resolved.rule).encoding;
+  if (encoding.block_rows != 1 || encoding.block_k == formats::kWhole) return {};
+  for (const std::uint64_t width : {shape.hidden, shape.intermediate}) {
+    if (width % encoding.block_k == 0) continue;
+    return cannot("widths of the experts", "multiples of " + std::to_string(encoding.block_k),
+                  std::to_string(width));
+  }
+  return {};
+}
+
 /// The narrowest sharing that the names of the format can express.
 ScaleOver narrowest(WeightFormat format, Storage storage) {
   if (storage == Storage::kPerExpert) return ScaleOver::kMatrix;
@@ -128,6 +141,7 @@ Result<Resolved> resolve(const Recipe& recipe) {
                   std::string(info(*resolved.rule).name));
   }
   if (!own_rule && recipe.rule) return cannot("rule for bf16", "none", "one");
+  LODE_TRY_STATUS(check_blocks(recipe.shape, resolved));
   const ScaleOver least = narrowest(recipe.format, resolved.storage);
   if (resolved.scale_over == ScaleOver::kAuto) resolved.scale_over = least;
   if (resolved.scale_over < least) {

@@ -179,6 +179,8 @@ TEST(Resolve, RefusesWhatCannotBeStored) {
   EXPECT_TRUE(refused([](Recipe& r) { r.shape.top_k = 9; }));
   EXPECT_TRUE(refused([](Recipe& r) { r.shape.kv_heads = 3; }));
   EXPECT_TRUE(refused([](Recipe& r) { r.shape.hidden = 0; }));
+  EXPECT_TRUE(refused([](Recipe& r) { r.shape.hidden = 40; }));
+  EXPECT_TRUE(refused([](Recipe& r) { r.shape.intermediate = 8; }));
   EXPECT_TRUE(refused([](Recipe& r) { r.split_gate_up = true; }));
   EXPECT_TRUE(refused([](Recipe& r) { r.rule = formats::Rule::kOcpMxfp4Floor; }));
   EXPECT_TRUE(refused([](Recipe& r) {
