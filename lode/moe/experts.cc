@@ -15,7 +15,6 @@ void add_bias(std::span<const float> bias, std::size_t first, std::span<float> t
   for (std::size_t i = 0; i < tile.size(); ++i) tile[i] += bias[first + i];
 }
 
-/// Gate panels go to the left half of the tile's rows, up panels to the right one.
 struct GateUpTask {
   const ops::Compute* compute;
   const ExpertWork* work;
@@ -24,19 +23,25 @@ struct GateUpTask {
 
   void rows(const ActiveExpert& expert, ops::PanelCall call, std::uint32_t position,
             std::span<float> tile) const noexcept {
-    const GatedMlp& mlp = expert.mlp;
-    const std::size_t half = call.num_panels * kPanelRows;
-    const std::size_t first = call.first_panel * kPanelRows;
-    const std::size_t width = std::min(half, mlp.gate_up.gate.rows - first);
+    const std::size_t stride = 2 * call.num_panels * kPanelRows;
     call.row_ids = work->row_of.data() + position;
-    ops::multiply(*compute, mlp.gate_up.gate, *x, call, tile, 2 * half);
-    ops::multiply(*compute, mlp.gate_up.up, *x, call, tile.subspan(half), 2 * half);
+    ops::multiply_pairs(*compute, expert.mlp.gate_up, *x, call, tile, stride);
     for (std::size_t r = 0; r < call.num_rows; ++r) {
-      const std::span<float> gate = tile.subspan(r * 2 * half, width);
-      const std::span<float> up = tile.subspan(r * 2 * half + half, width);
+      finish(expert.mlp, call, tile.subspan(r * stride, stride), inner->row(position + r));
+    }
+  }
+
+  /// Biases and activation of one row, panel after panel as they lie in the tile.
+  void finish(const GatedMlp& mlp, const ops::PanelCall& call, std::span<float> pairs,
+              std::span<float> out) const noexcept {
+    for (std::size_t panel = 0; panel < call.num_panels; ++panel) {
+      const std::size_t first = (call.first_panel + panel) * kPanelRows;
+      const std::size_t width = std::min(kPanelRows, mlp.gate_up.gate.rows - first);
+      const std::span<float> gate = pairs.subspan(2 * panel * kPanelRows, width);
+      const std::span<float> up = pairs.subspan((2 * panel + 1) * kPanelRows, width);
       add_bias(mlp.gate_bias, first, gate);
       add_bias(mlp.up_bias, first, up);
-      activate(work->activation, gate, up, inner->row(position + r).subspan(first, width));
+      activate(work->activation, gate, up, out.subspan(first, width));
     }
   }
 };

@@ -119,6 +119,26 @@ void multiply(const Compute& compute, const Matrix& weight, const Rows& x, const
   compute.dot(weight.shape.kind)(dot);
 }
 
+void multiply_pairs(const Compute& compute, const GateUp& pair, const Rows& x,
+                    const PanelCall& call, std::span<float> y, std::size_t y_stride) noexcept {
+  PanelCall part = call;
+  if (pair.gate.scale.value == pair.up.scale.value && pair.gate.scale.rule == pair.up.scale.rule) {
+    Matrix both = pair.gate;  // one matrix of twice the panels
+    both.panel_stride_bytes /= 2;
+    part.first_panel = 2 * call.first_panel;
+    part.num_panels = 2 * call.num_panels;
+    multiply(compute, both, x, part, y, y_stride);
+    return;
+  }
+  part.num_panels = 1;
+  for (std::size_t panel = 0; panel < call.num_panels; ++panel) {
+    part.first_panel = call.first_panel + panel;
+    const std::size_t column = 2 * panel * kPanelRows;
+    multiply(compute, pair.gate, x, part, y.subspan(column), y_stride);
+    multiply(compute, pair.up, x, part, y.subspan(column + kPanelRows), y_stride);
+  }
+}
+
 Forms forms_of(const Compute& compute, const Matrix& weight) noexcept {
   Forms forms;
   forms.add(compute.form(weight.shape.kind));

@@ -50,6 +50,14 @@ struct PanelCall {
 void multiply(const Compute& compute, const Matrix& weight, const Rows& x, const PanelCall& call,
               std::span<float> y, std::size_t y_stride) noexcept;
 
+/// Both halves of a pair on pairs of panels [first, first + count), read as one rising stream where
+/// the memory lies so. Gate panel n of the call fills columns 32 n .., up panel n columns 32 n + 16
+/// ..
+///
+/// Shapes: y [num_rows][y_stride], columns 0 .. count * 32 - 1 written.
+void multiply_pairs(const Compute& compute, const GateUp& pair, const Rows& x,
+                    const PanelCall& call, std::span<float> y, std::size_t y_stride) noexcept;
+
 /// One product y = x W^T + bias, or y += that.
 ///
 /// Shapes: y [num_rows][y_stride], columns 0 .. rows-1 written; bias [rows] or empty.
