@@ -1,0 +1,160 @@
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "lode/base/bytes.h"
+#include "lode/base/fmt.h"
+#include "lode/cli/program.h"
+#include "lode/cli/table.h"
+#include "lode/engine/inventory.h"
+#include "lode/json/json.h"
+
+namespace lode::cli {
+namespace {
+
+// Everything is looked at even when a later step fails: a doctor does not stop at the first
+// symptom.
+struct Findings {
+  checkpoint::TensorIndex index;
+  Result<checkpoint::HfConfig> config = Error{};
+  Result<checkpoint::QuantConfig> quant = Error{};
+  Result<const families::Family*> family = Error{};
+  Result<families::ModelSpec> spec = Error{};
+  Result<loader::Binding> binding = Error{};
+
+  const Error* fault() const {
+    if (!config) return &config.error();
+    if (!quant) return &quant.error();
+    if (!family) return &family.error();
+    if (!spec) return &spec.error();
+    if (!binding) return &binding.error();
+    return nullptr;
+  }
+};
+
+Result<Findings> examine(const std::filesystem::path& folder) {
+  LODE_TRY(checkpoint::TensorIndex index, checkpoint::open_index(folder));
+  Findings found{.index = std::move(index)};
+  found.config = checkpoint::HfConfig::read(folder);
+  if (!found.config) return found;
+  found.quant = checkpoint::read_quant_config(folder, *found.config);
+  found.family = families::find_family(*found.config);
+  if (!found.quant || !found.family) return found;
+  found.spec = (*found.family)->read_spec(*found.config);
+  if (!found.spec) return found;
+  found.binding = loader::bind(found.index, **found.family, *found.spec, *found.quant);
+  return found;
+}
+
+json::Value as_json(const Findings& found) {
+  json::Array dtypes;
+  for (const engine::DtypeShare& share : engine::dtype_shares(found.index)) {
+    dtypes.push_back(json::object(
+        {{"dtype", share.dtype}, {"tensors", share.num_tensors}, {"bytes", share.bytes}}));
+  }
+  json::Array roles;
+  if (found.binding) {
+    for (const engine::RoleShare& share : engine::role_shares(*found.binding)) {
+      roles.push_back(json::object({{"role", families::name(share.role)},
+                                    {"format", share.format},
+                                    {"weights", share.num_weights},
+                                    {"bytes", share.bytes}}));
+    }
+  }
+  json::Array notes;
+  for (const std::string& note : found.index.notes()) notes.emplace_back(note);
+  if (found.quant) {
+    for (const std::string& note : found.quant->notes) notes.emplace_back(note);
+  }
+  json::Array ignored;
+  if (found.binding) {
+    for (const std::string& line : found.binding->ignored) ignored.emplace_back(line);
+  }
+  const Error* const fault = found.fault();
+  return json::object(
+      {{"shards", static_cast<std::uint64_t>(found.index.shards().size())},
+       {"tensors", static_cast<std::uint64_t>(found.index.tensors().size())},
+       {"bytes", found.index.tensor_bytes()},
+       {"architecture", found.config ? json::Value(found.config->architecture()) : json::Value()},
+       {"family", found.family ? json::Value((*found.family)->model_type) : json::Value()},
+       {"quantisation", found.quant ? json::Value(found.quant->algorithm) : json::Value()},
+       {"dtypes", std::move(dtypes)},
+       {"roles", std::move(roles)},
+       {"ignored", std::move(ignored)},
+       {"notes", std::move(notes)},
+       {"runs_on_cpu", fault == nullptr},
+       {"fault", fault == nullptr ? json::Value() : json::Value(to_string(*fault))}});
+}
+
+void print_dtypes(const Findings& found) {
+  Table table({"dtype", "tensors", "bytes", ""}, {1, 2});
+  for (const engine::DtypeShare& share : engine::dtype_shares(found.index)) {
+    table.add({share.dtype, fmt::format("{}", share.num_tensors), fmt::format("{}", share.bytes),
+               human_bytes(share.bytes)});
+  }
+  fmt::print("{}\n", table.text());
+}
+
+void print_roles(const Findings& found) {
+  Table table({"role", "format", "weights", "bytes", ""}, {2, 3});
+  for (const engine::RoleShare& share : engine::role_shares(*found.binding)) {
+    table.add({std::string(families::name(share.role)), share.format,
+               fmt::format("{}", share.num_weights), fmt::format("{}", share.bytes),
+               human_bytes(share.bytes)});
+  }
+  fmt::print("{}\n", table.text());
+}
+
+void print_text(const Findings& found) {
+  fmt::print("files     {} shards, {} tensors, {}\n", found.index.shards().size(),
+             found.index.tensors().size(), human_bytes(found.index.tensor_bytes()));
+  if (found.config) {
+    fmt::print("config    {} ({})\n", found.config->architecture(), found.config->model_type());
+  }
+  if (found.quant && !found.quant->algorithm.empty()) {
+    fmt::print("quantised {} ({})\n", found.quant->algorithm,
+               checkpoint::info(found.quant->dialect).quant_method);
+  }
+  fmt::print("\n");
+  print_dtypes(found);
+  if (found.binding) print_roles(found);
+  for (const std::string& note : found.index.notes()) fmt::print("note      {}\n", note);
+  if (found.quant) {
+    for (const std::string& note : found.quant->notes) fmt::print("note      {}\n", note);
+  }
+  if (found.binding) {
+    for (const std::string& line : found.binding->ignored) fmt::print("ignored   {}\n", line);
+    fmt::print("family    {}: every tensor has its role; runs on target cpu\n",
+               (*found.family)->model_type);
+  }
+}
+
+Status inspect(const std::filesystem::path& folder, bool json) {
+  LODE_TRY(const Findings found, examine(folder));
+  if (json) {
+    fmt::print("{}\n", json::dump(as_json(found), 2));
+  } else {
+    print_text(found);
+  }
+  if (found.fault() != nullptr) return *found.fault();
+  return {};
+}
+
+}  // namespace
+
+void add_inspect(Program& program) {
+  CLI::App* const command =
+      add_command(program, "inspect",
+                  "What a checkpoint really contains: bytes per dtype and role, contradictions, "
+                  "which family fits. Reads headers only.",
+                  "  lode inspect ~/models/Qwen3-30B-A3B-NVFP4\n  lode inspect DIR --json\n");
+  const auto folder = std::make_shared<std::string>();
+  const auto json = std::make_shared<bool>(false);
+  command->add_option("DIR", *folder, "Hugging Face folder")->required();
+  command->add_flag("--json", *json, "Print JSON");
+  command->callback([&program, folder, json] {
+    program.chosen = [folder, json] { return inspect(*folder, *json); };
+  });
+}
+
+}  // namespace lode::cli

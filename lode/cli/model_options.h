@@ -1,0 +1,36 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "lode/base/result.h"
+#include "lode/engine/run_plan.h"
+
+namespace lode::cli {
+
+/// The options that every command which plans or runs a model shares, as they were typed.
+struct ModelOptions {
+  std::string folder;
+  std::string memory;
+  std::uint32_t context_tokens = 0;
+  std::uint32_t threads = 0;
+  std::uint32_t chunk_tokens = 256;
+  std::uint32_t load_workers = 2;
+  std::string compute = "fast";
+  std::string kv_dtype;
+  std::string dense = "as-stored";
+  std::string receipt;   // a file, or empty
+  std::string progress;  // "json", "text", "none"; empty: text on a terminal
+};
+
+/// Adds DIR, --memory, --ctx, --threads, --compute, --kv-dtype, --dense, --chunk to a command.
+std::shared_ptr<ModelOptions> add_model_options(CLI::App* command);
+
+/// Adds --receipt and --progress, for commands that load.
+void add_load_options(CLI::App* command, const std::shared_ptr<ModelOptions>& options);
+
+/// Errors: kUsage for a --memory that is no size.
+Result<engine::Settings> settings_of(const ModelOptions& options);
+
+}  // namespace lode::cli

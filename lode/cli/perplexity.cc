@@ -1,0 +1,105 @@
+#include "lode/engine/perplexity.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "lode/base/fmt.h"
+#include "lode/cli/loaded_model.h"
+#include "lode/cli/program.h"
+#include "lode/cli/text_file.h"
+#include "lode/json/json.h"
+
+namespace lode::cli {
+namespace {
+
+constexpr std::uint32_t kLogitsRows = 64;
+
+struct PerplexityOptions {
+  std::string file;
+  std::uint32_t stride_tokens = 0;
+  std::string begin_with;
+  bool json = false;
+};
+
+Result<std::vector<std::int32_t>> read_ids(const engine::Engine& engine,
+                                           const PerplexityOptions& options) {
+  LODE_TRY(const std::string text, read_text_file(options.file));
+  LODE_TRY(const text::Tokenizer* tokenizer, engine.tokenizer());
+  std::vector<std::int32_t> ids = tokenizer->encode(text, {.add_special_tokens = false});
+  if (options.begin_with.empty()) return ids;
+  const auto first = tokenizer->token_to_id(options.begin_with);
+  if (!first) {
+    return Error{.code = Code::kUsage,
+                 .thing = "--begin-with",
+                 .wanted = "a token of the vocabulary",
+                 .found = fmt::format("\"{}\"", options.begin_with)};
+  }
+  ids.insert(ids.begin(), *first);
+  return ids;
+}
+
+bool show(std::uint64_t done, std::uint64_t windows) {
+  if (isatty(STDERR_FILENO) != 0) {
+    const auto bars = static_cast<int>(done * 40 / windows);
+    fmt::print(stderr, "\r[{:<40}] {}/{} windows", std::string(static_cast<std::size_t>(bars), '='),
+               done, windows);
+    if (done == windows) fmt::print(stderr, "\r\x1b[K");
+  }
+  return !interrupted();
+}
+
+Status perplexity(const ModelOptions& model, const PerplexityOptions& options) {
+  LODE_TRY(const LoadedModel loaded, load_model(model));
+  LODE_TRY(const std::vector<std::int32_t> ids, read_ids(*loaded.engine, options));
+  const std::uint64_t vocab = loaded.engine->source().spec.vocab;
+  const tensor::Meta rows{formats::kPlainF32, tensor::Layout::kRowMajor, {kLogitsRows, vocab}};
+  LODE_TRY(tensor::Tensor logits, tensor::make_tensor(*loaded.ledger, memory::Tag::kScratch, rows,
+                                                      "logits of 64 positions"));
+  const std::uint32_t window = loaded.plan.context_tokens;
+  const engine::PerplexityShape shape{window,
+                                      options.stride_tokens == 0 ? window : options.stride_tokens};
+  LODE_TRY(const engine::Perplexity result,
+           engine::measure_perplexity(loaded.engine->model(), loaded.engine->cache(), ids, shape,
+                                      tensor::floats(logits.mutate()), show));
+  if (options.json) {
+    fmt::print("{}\n",
+               json::dump(json::object({{"scored_tokens", result.scored_tokens},
+                                        {"mean_nll", result.mean_nll},
+                                        {"perplexity", result.perplexity},
+                                        {"window_tokens", std::int64_t{shape.window_tokens}},
+                                        {"stride_tokens", std::int64_t{shape.stride_tokens}}}),
+                          2));
+    return {};
+  }
+  fmt::print("perplexity {:.4f}  (mean nll {:.6f} over {} tokens; windows of {}, stride {})\n",
+             result.perplexity, result.mean_nll, result.scored_tokens, shape.window_tokens,
+             shape.stride_tokens);
+  return {};
+}
+
+}  // namespace
+
+void add_perplexity(Program& program) {
+  CLI::App* const command = add_command(
+      program, "perplexity",
+      "exp of the mean negative log likelihood of a text. Windows of --ctx tokens, each from an "
+      "empty "
+      "cache, begin every --stride tokens and score the tokens that no window before has scored; "
+      "only "
+      "whole windows count.",
+      "  lode perplexity DIR --file book.txt --ctx 256 --begin-with '<|endoftext|>'\n"
+      "  lode perplexity DIR --file book.txt --ctx 2048 --stride 512 --compute exact --json\n");
+  const auto model = add_model_options(command);
+  add_load_options(command, model);
+  const auto options = std::make_shared<PerplexityOptions>();
+  command->add_option("--file", options->file, "The text")->required();
+  command->add_option("--stride", options->stride_tokens, "Tokens between windows; default: --ctx");
+  command->add_option("--begin-with", options->begin_with, "A token to put before the text");
+  command->add_flag("--json", options->json, "Print JSON");
+  command->callback([&program, model, options] {
+    program.chosen = [model, options] { return perplexity(*model, *options); };
+  });
+}
+
+}  // namespace lode::cli

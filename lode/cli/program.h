@@ -1,0 +1,36 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+
+#include "lode/base/result.h"
+
+namespace lode::cli {
+
+/// The command line: every command adds itself and, when it is the one that was typed, leaves in
+/// `chosen` what to do.
+struct Program {
+  CLI::App app;
+  std::function<Status()> chosen;
+
+  Program();
+};
+
+/// Adds a subcommand with the examples shown below its --help.
+CLI::App* add_command(Program& program, const std::string& name, const std::string& description,
+                      const std::string& examples);
+
+// One file a command.
+void add_inspect(Program& program);
+void add_plan(Program& program);
+void add_run(Program& program);
+void add_tokenize(Program& program);
+void add_logits(Program& program);
+void add_perplexity(Program& program);
+void add_version(Program& program);
+
+/// Parses and runs. Errors go to stderr in one line; the exit status is that of the error's code.
+int run_program(int argc, const char* const* argv);
+
+}  // namespace lode::cli

@@ -1,0 +1,131 @@
+#include <cstdio>
+#include <optional>
+
+#include "lode/base/fmt.h"
+#include "lode/cli/loaded_model.h"
+#include "lode/cli/program.h"
+#include "lode/cli/text_file.h"
+
+namespace lode::cli {
+namespace {
+
+// What the user typed goes before what the model's generation_config.json recommends.
+struct RunOptions {
+  std::string prompt;
+  std::string prompt_file;
+  std::uint32_t max_new_tokens = 256;
+  std::optional<float> temperature;
+  std::optional<int> top_k;
+  std::optional<float> top_p;
+  std::optional<float> min_p;
+  std::optional<float> repetition_penalty;
+  float presence_penalty = 0;
+  float frequency_penalty = 0;
+  std::uint64_t seed = 0;
+  bool greedy = false;
+  bool ignore_end = false;
+  std::vector<std::string> stops;
+};
+
+engine::SamplingParams sampling_of(const RunOptions& options,
+                                   const checkpoint::GenerationConfig& model) {
+  const auto recommended = [](const auto& value, auto neutral) {
+    return value ? static_cast<decltype(neutral)>(*value) : neutral;
+  };
+  engine::SamplingParams params;
+  params.temperature = options.temperature.value_or(recommended(model.temperature, 1.0F));
+  params.top_k = options.top_k.value_or(recommended(model.top_k, 0));
+  params.top_p = options.top_p.value_or(recommended(model.top_p, 1.0F));
+  params.min_p = options.min_p.value_or(recommended(model.min_p, 0.0F));
+  params.repetition_penalty =
+      options.repetition_penalty.value_or(recommended(model.repetition_penalty, 1.0F));
+  params.presence_penalty = options.presence_penalty;
+  params.frequency_penalty = options.frequency_penalty;
+  params.seed = options.seed;
+  const bool model_is_greedy = model.do_sample == false && !options.temperature;
+  if (options.greedy || model_is_greedy) params.temperature = 0;
+  return params;
+}
+
+Result<engine::Request> make_request(const engine::Engine& engine, const RunOptions& options) {
+  engine::Request request;
+  std::string prompt = options.prompt;
+  if (!options.prompt_file.empty()) {
+    LODE_TRY(prompt, read_text_file(options.prompt_file));
+  }
+  LODE_TRY(const text::Tokenizer* tokenizer, engine.tokenizer());
+  request.prompt_ids = tokenizer->encode(prompt, {.add_special_tokens = true});
+  request.max_new_tokens = options.max_new_tokens;
+  request.sampling = sampling_of(options, engine.source().generation);
+  request.stops = options.stops;
+  if (!options.ignore_end) {
+    LODE_TRY(request.end_ids, engine.end_ids());
+  }
+  fmt::print("{}", prompt);
+  return request;
+}
+
+bool print_piece(std::string_view piece) {
+  fmt::print("{}", piece);
+  std::fflush(stdout);
+  return !interrupted();
+}
+
+double per_second(std::size_t count, std::uint64_t us) {
+  return us == 0 ? 0.0 : static_cast<double>(count) * 1e6 / static_cast<double>(us);
+}
+
+Status run(const ModelOptions& model, const RunOptions& options) {
+  LODE_TRY(const LoadedModel loaded, load_model(model));
+  LODE_TRY(const engine::Request request, make_request(*loaded.engine, options));
+  LODE_TRY(const engine::Generation result, loaded.engine->generate(request, print_piece));
+  fmt::print("\n");
+  fmt::print(stderr, "\nprompt {} tokens, {:.1f}/s; text {} tokens, {:.1f}/s; ended by {}\n",
+             request.prompt_ids.size(), per_second(request.prompt_ids.size(), result.prompt_us),
+             result.ids.size(), per_second(result.ids.size(), result.decode_us),
+             engine::name(result.finish));
+  LODE_TRY_STATUS(deliver_receipt(model, loaded.receipt));
+  if (result.finish != engine::Finish::kCancelled) return {};
+  return Error{.code = Code::kInterrupted, .thing = "run", .found = "interrupted"};
+}
+
+void add_sampling_options(CLI::App* command, const std::shared_ptr<RunOptions>& options) {
+  command->add_option("--temperature", options->temperature, "0 takes the likeliest token");
+  command->add_option("--top-k", options->top_k, "Choose among the k likeliest");
+  command->add_option("--top-p", options->top_p, "Choose among the likeliest that sum to p");
+  command->add_option("--min-p", options->min_p,
+                      "Drop what is less likely than p times the likeliest");
+  command->add_option("--repetition-penalty", options->repetition_penalty, "Above 1: repeat less");
+  command->add_option("--presence-penalty", options->presence_penalty, "Off each token used");
+  command->add_option("--frequency-penalty", options->frequency_penalty, "Off each use of a token");
+  command->add_option("--seed", options->seed, "The same seed gives the same text")
+      ->capture_default_str();
+  command->add_flag("--greedy", options->greedy, "The same as --temperature 0");
+}
+
+}  // namespace
+
+void add_run(Program& program) {
+  CLI::App* const command = add_command(
+      program, "run", "Load a model inside the budget and continue a text",
+      "  lode run DIR -p 'Once upon a time' -n 100\n"
+      "  lode run DIR -p 'The king' --memory 12GiB --ctx 8192 --seed 7 --receipt receipt.json\n"
+      "  lode run DIR --prompt-file story.txt --greedy --compute exact\n");
+  const auto model = add_model_options(command);
+  add_load_options(command, model);
+  const auto options = std::make_shared<RunOptions>();
+  CLI::Option* const prompt =
+      command->add_option("-p,--prompt", options->prompt, "Text to continue");
+  command->add_option("--prompt-file", options->prompt_file, "Read the text from this file")
+      ->excludes(prompt);
+  command->add_option("-n,--max-new-tokens", options->max_new_tokens, "Stop after so many tokens")
+      ->capture_default_str();
+  command->add_option("--stop", options->stops, "Stop before this string; may be given again");
+  command->add_flag("--ignore-end", options->ignore_end, "Go on after the model's end token");
+  add_sampling_options(command, options);
+  command->callback([&program, model, options] {
+    program.chosen = [model, options] { return run(*model, *options); };
+  });
+}
+
+}  // namespace lode::cli

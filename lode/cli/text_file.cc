@@ -1,0 +1,72 @@
+#include "lode/cli/text_file.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <memory>
+
+#include "lode/base/fmt.h"
+#include "lode/json/json.h"
+
+namespace lode::cli {
+namespace {
+
+struct Close {
+  void operator()(std::FILE* file) const noexcept {
+    if (file != stdin && file != stdout) std::fclose(file);
+  }
+};
+using File = std::unique_ptr<std::FILE, Close>;
+
+Error file_error(const std::string& path, const char* wanted) {
+  return Error{.code = Code::kIo, .thing = path, .wanted = wanted, .found = std::strerror(errno)};
+}
+
+}  // namespace
+
+Result<std::string> read_text_file(const std::string& path) {
+  const bool standard = path.empty() || path == "-";
+  const File file(standard ? stdin : std::fopen(path.c_str(), "rb"));
+  if (file == nullptr) return file_error(path, "a file to read");
+  std::string text;
+  char piece[65536];
+  while (const std::size_t count = std::fread(piece, 1, sizeof piece, file.get())) {
+    text.append(piece, count);
+  }
+  if (std::ferror(file.get()) != 0) return file_error(standard ? "standard input" : path, "text");
+  return text;
+}
+
+Status write_text_file(const std::string& path, std::string_view text) {
+  File file(std::fopen(path.c_str(), "wb"));
+  if (file == nullptr) return file_error(path, "a file to write");
+  const bool written = std::fwrite(text.data(), 1, text.size(), file.get()) == text.size();
+  if (std::fclose(file.release()) != 0 || !written) return file_error(path, "room to write");
+  return {};
+}
+
+Result<std::vector<std::int32_t>> parse_ids(std::string_view json_text) {
+  LODE_TRY(const json::Value value, json::parse(json_text));
+  const json::Value* const list = value.as_object() != nullptr ? value.find("ids") : &value;
+  if (list == nullptr || list->as_array() == nullptr) {
+    return Error{.code = Code::kInvalidSource,
+                 .thing = "token ids",
+                 .wanted = "a JSON list of ids, or an object with such a list under \"ids\"",
+                 .found = std::string(value.kind())};
+  }
+  std::vector<std::int32_t> ids;
+  for (const json::Value& item : *list->as_array()) {
+    const std::int64_t* const id = item.as_int();
+    if (id == nullptr || *id < 0 || *id > std::numeric_limits<std::int32_t>::max()) {
+      return Error{.code = Code::kUsage,
+                   .thing = fmt::format("token id at place {}", ids.size()),
+                   .wanted = "a whole number from 0",
+                   .found = json::dump(item)};
+    }
+    ids.push_back(static_cast<std::int32_t>(*id));
+  }
+  return ids;
+}
+
+}  // namespace lode::cli

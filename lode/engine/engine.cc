@@ -1,0 +1,63 @@
+#include "lode/engine/engine.h"
+
+#include "lode/kernels/kernel_table.h"
+#include "lode/loader/execute.h"
+
+namespace lode::engine {
+
+using memory::Tag;
+
+Result<std::unique_ptr<Engine>> Engine::start(Source source, const RunPlan& plan,
+                                              memory::Ledger& ledger, loader::Progress* progress) {
+  LODE_TRY_STATUS(check_fits(plan, source));
+  auto engine = std::make_unique<Engine>(Key{}, std::move(source), plan.threads);
+  ledger.begin_stage("scan");
+  LODE_TRY(engine->metadata_,
+           ledger.reserve(Tag::kMetadata, plan.metadata_bytes, "names, tokenizer, program"));
+  LODE_TRY(const std::unique_ptr<io::ReadEngine> reader, loader::make_engine(plan.load));
+  LODE_TRY(engine->weights_,
+           loader::execute(plan.load, engine->source_.binding, ledger, *reader, progress));
+  ledger.begin_stage("work");
+  LODE_TRY_STATUS(engine->make_workplace(plan, ledger));
+  ledger.end_stage();
+  return engine;
+}
+
+Status Engine::make_workplace(const RunPlan& plan, memory::Ledger& ledger) {
+  LODE_TRY(const kernels::KernelTable* kernels, kernels::active());
+  LODE_TRY(model_, model::Model::make(ledger, source_.spec, weights_, *kernels, pool_, plan.model));
+  LODE_TRY(cache_, model_->make_cache(ledger, plan.context_tokens));
+  const std::uint64_t vocab = source_.spec.vocab;
+  const tensor::Meta row{formats::kPlainF32, tensor::Layout::kRowMajor, {vocab}};
+  LODE_TRY(logits_, tensor::make_tensor(ledger, Tag::kScratch, row, "logits of one token"));
+  LODE_TRY(sampler_, ledger.reserve(Tag::kScratch, vocab * kSamplerBytesPerToken, "sampler"));
+  std::error_code absent;
+  if (!std::filesystem::exists(source_.folder / "tokenizer.json", absent)) return {};
+  LODE_TRY(const std::string description, read_tokenizer_file(source_.folder));
+  LODE_TRY(tokenizer_, text::Tokenizer::from_json(description));
+  return {};
+}
+
+Result<const text::Tokenizer*> Engine::tokenizer() const {
+  if (tokenizer_) return &*tokenizer_;
+  return Error{.code = Code::kInvalidSource,
+               .thing = "tokenizer.json",
+               .wanted = "a tokenizer beside the weights",
+               .found = "no such file",
+               .where = source_.folder.string()};
+}
+
+Result<std::vector<std::int64_t>> Engine::end_ids() const {
+  return checkpoint::stop_ids(source_.generation, source_.config, std::nullopt);
+}
+
+Result<Generation> Engine::generate(const Request& request, const OnText& on_text) {
+  LODE_TRY(const text::Tokenizer* tokens, tokenizer());
+  const Workplace place{.model = &*model_,
+                        .cache = &*cache_,
+                        .tokenizer = tokens,
+                        .logits = tensor::floats(logits_.mutate())};
+  return engine::generate(place, request, on_text);
+}
+
+}  // namespace lode::engine

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "lode/base/result.h"
+#include "lode/engine/generate.h"
+#include "lode/engine/run_plan.h"
+#include "lode/engine/source.h"
+#include "lode/loader/progress.h"
+#include "lode/loader/weight_set.h"
+#include "lode/memory/ledger.h"
+#include "lode/model/model.h"
+#include "lode/parallel/thread_pool.h"
+#include "lode/tensor/tensor.h"
+#include "lode/text/tokenizer.h"
+
+namespace lode::engine {
+
+/// A model that is loaded and ready: weights, threads, one cache, one tokenizer. Everything it
+/// holds is in the ledger, which must outlive it.
+class Engine {
+  struct Key {};  // only `start` makes an engine
+
+ public:
+  Engine(Key, Source source, std::uint32_t threads) : source_(std::move(source)), pool_(threads) {}
+
+  /// Carries out `plan` of `source`: reserves, loads, makes room to work.
+  ///
+  /// Errors: kOverBudget from the ledger, before any weight is read where the plan does not fit;
+  ///         those of loader::execute; kInterrupted where `progress` was told to stop; those of the
+  ///         tokenizer. Nothing is held then.
+  static Result<std::unique_ptr<Engine>> start(Source source, const RunPlan& plan,
+                                               memory::Ledger& ledger,
+                                               loader::Progress* progress = nullptr);
+
+  const Source& source() const noexcept { return source_; }
+  model::Model& model() noexcept { return *model_; }
+  model::KvCache& cache() noexcept { return *cache_; }
+  const loader::WeightSet& weights() const noexcept { return weights_; }
+
+  /// Errors: kInvalidSource where the folder has no tokenizer.json.
+  Result<const text::Tokenizer*> tokenizer() const;
+
+  /// The tokens that end a text: generation_config's, config's, and the tokenizer's end token.
+  /// Errors: kInvalidSource where config.json lists no ids.
+  Result<std::vector<std::int64_t>> end_ids() const;
+
+  /// Continues a text. Errors: those of engine::generate and `tokenizer`.
+  Result<Generation> generate(const Request& request, const OnText& on_text);
+
+ private:
+  Status make_workplace(const RunPlan& plan, memory::Ledger& ledger);
+
+  Source source_;
+  memory::Reservation metadata_;
+  memory::Reservation sampler_;
+  std::optional<text::Tokenizer> tokenizer_;
+  loader::WeightSet weights_;
+  parallel::ThreadPool pool_;
+  std::optional<model::Model> model_;
+  std::optional<model::KvCache> cache_;
+  tensor::Tensor logits_;
+};
+
+}  // namespace lode::engine

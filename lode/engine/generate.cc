@@ -1,0 +1,118 @@
+#include "lode/engine/generate.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+#include "lode/base/fmt.h"
+#include "lode/text/stop_matcher.h"
+#include "lode/text/stream_decoder.h"
+
+namespace lode::engine {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::array<std::string_view, 5> kFinishNames = {"length", "context", "end", "stop",
+                                                          "cancelled"};
+
+std::uint64_t us_since(Clock::time_point begin) {
+  const auto passed = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin);
+  return static_cast<std::uint64_t>(passed.count());
+}
+
+Status check_prompt(const Workplace& place, const Request& request) {
+  if (request.prompt_ids.empty()) {
+    return Error{.code = Code::kUsage, .thing = "prompt", .wanted = "at least one token"};
+  }
+  if (request.prompt_ids.size() > place.cache->free_tokens()) {
+    return Error{.code = Code::kUsage,
+                 .thing = "prompt",
+                 .wanted = fmt::format("at most {} tokens", place.cache->free_tokens()),
+                 .found = fmt::format("{}", request.prompt_ids.size()),
+                 .hint = "--ctx makes the context longer"};
+  }
+  return {};
+}
+
+// Turns tokens into text for the listener, holding back what may still become a stop string.
+class TextOut {
+ public:
+  TextOut(const Workplace& place, const Request& request, const OnText& on_text)
+      : decoder_(*place.tokenizer, true), stops_(request.stops), on_text_(on_text) {}
+
+  void push(std::int32_t id) { send(stops_.push(decoder_.push(id))); }
+  void flush() {
+    send(stops_.push(decoder_.flush()));
+    send(stops_.flush());
+  }
+  bool stopped() const noexcept { return stops_.stopped(); }
+  bool cancelled() const noexcept { return cancelled_; }
+  std::string take() { return std::move(text_); }
+
+ private:
+  void send(std::string_view piece) {
+    if (piece.empty() || cancelled_) return;
+    text_ += piece;
+    if (on_text_ && !on_text_(piece)) cancelled_ = true;
+  }
+
+  text::StreamDecoder decoder_;
+  text::StopMatcher stops_;
+  const OnText& on_text_;
+  std::string text_;
+  bool cancelled_ = false;
+};
+
+bool ends(const Request& request, std::int32_t id) {
+  return std::find(request.end_ids.begin(), request.end_ids.end(), id) != request.end_ids.end();
+}
+
+// Whether the text is over after its newest token, and why.
+std::optional<Finish> finished(const Workplace& place, const Request& request, const TextOut& text,
+                               const Generation& result) {
+  if (ends(request, result.ids.back())) return Finish::kEnd;
+  if (text.stopped()) return Finish::kStop;
+  if (text.cancelled()) return Finish::kCancelled;
+  if (result.ids.size() >= request.max_new_tokens) return Finish::kLength;
+  if (place.cache->free_tokens() == 0) return Finish::kContext;
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string_view name(Finish finish) noexcept {
+  return kFinishNames[static_cast<std::size_t>(finish)];
+}
+
+Result<Generation> generate(const Workplace& place, const Request& request, const OnText& on_text) {
+  LODE_TRY_STATUS(check_prompt(place, request));
+  LODE_TRY(Sampler sampler, Sampler::make(request.sampling, place.model->spec().vocab));
+  Generation result;
+  const Clock::time_point begin = Clock::now();
+  LODE_TRY_STATUS(
+      place.model->forward(request.prompt_ids, *place.cache, model::Logits::kLast, place.logits));
+  result.prompt_us = us_since(begin);
+  if (request.max_new_tokens == 0) return result;
+
+  TextOut text(place, request, on_text);
+  const Clock::time_point decode_begin = Clock::now();
+  while (true) {
+    const TokenHistory history{request.prompt_ids, result.ids};
+    LODE_TRY(const std::int32_t id, sampler.sample(place.logits, history));
+    result.ids.push_back(id);
+    if (!ends(request, id)) text.push(id);
+    if (const auto finish = finished(place, request, text, result)) {
+      result.finish = *finish;
+      break;
+    }
+    LODE_TRY_STATUS(
+        place.model->forward(std::span(&id, 1), *place.cache, model::Logits::kLast, place.logits));
+  }
+  text.flush();
+  result.text = text.take();
+  result.decode_us = us_since(decode_begin);
+  return result;
+}
+
+}  // namespace lode::engine

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lode/base/result.h"
+#include "lode/engine/run_plan.h"
+#include "lode/engine/source.h"
+#include "lode/json/json.h"
+#include "lode/memory/held_probe.h"
+#include "lode/memory/ledger.h"
+
+namespace lode::engine {
+
+/// What the kernel saw while a model was loaded, sampled at 50 Hz or more.
+struct KernelFigures {
+  std::uint64_t num_samples = 0;
+  std::uint64_t peak_held_bytes = 0;  // anonymous, shared and page tables above the baseline
+  std::uint64_t peak_over_finished_bytes = 0;  // the most that held exceeded finished weights
+  std::uint64_t held_bytes = 0;                // at the end, counted page by page
+  std::uint64_t source_cache_bytes = 0;        // of the shards, in the page cache at the end
+};
+
+/// Planned and actual bytes of one run, side by side.
+struct Receipt {
+  std::uint64_t limit_bytes = 0;
+  std::uint64_t planned_peak_bytes = 0;
+  std::uint64_t peak_bytes = 0;  // of the ledger
+  std::uint64_t weight_bytes = 0;
+  std::uint64_t padding_bytes = 0;
+  std::uint64_t load_us = 0;
+  std::uint64_t source_bytes = 0;  // of all tensors in the files
+  std::vector<memory::StageUse> planned;
+  std::vector<memory::StageUse> actual;
+  KernelFigures kernel;
+
+  /// Whether the ledger recorded what the plan said, byte for byte.
+  bool as_planned() const { return planned == actual; }
+};
+
+Receipt make_receipt(const RunPlan& plan, const Source& source, const memory::Ledger& ledger);
+
+json::Value as_json(const Receipt& receipt);
+
+/// A few lines for people.
+std::string as_text(const Receipt& receipt);
+
+}  // namespace lode::engine

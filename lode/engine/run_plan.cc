@@ -1,0 +1,167 @@
+#include "lode/engine/run_plan.h"
+
+#include <algorithm>
+
+#include "lode/base/bytes.h"
+#include "lode/base/fmt.h"
+#include "lode/engine/sampler.h"
+#include "lode/memory/buffer.h"
+#include "lode/parallel/hardware_threads.h"
+
+namespace lode::engine {
+namespace {
+
+using memory::StageUse;
+using memory::Tag;
+using memory::TagBytes;
+
+constexpr std::uint32_t kDefaultContext = 4096;
+
+std::uint64_t& at(TagBytes& bytes, Tag tag) { return bytes[static_cast<std::size_t>(tag)]; }
+
+// A stage in which reservations are only added.
+class Growth {
+ public:
+  Growth(std::string name, const TagBytes& before)
+      : use_{.name = std::move(name), .held_bytes = before} {}
+  void reserve(Tag tag, std::uint64_t bytes) { at(use_.held_bytes, tag) += bytes; }
+  void buffer(Tag tag, std::uint64_t bytes) {
+    const memory::BufferCost cost = memory::buffer_cost(bytes);
+    reserve(tag, cost.tag_bytes);
+    reserve(Tag::kPageTables, cost.page_table_bytes);
+  }
+  StageUse done() {
+    use_.peak_bytes = use_.held_bytes;
+    use_.peak_total_bytes = memory::total(use_.held_bytes);
+    return std::move(use_);
+  }
+
+ private:
+  StageUse use_;
+};
+
+model::KvShape kv_shape(const RunPlan& plan) {
+  return {.max_tokens = plan.context_tokens,
+          .chunk_tokens = plan.model.chunk_tokens,
+          .format = plan.model.kv_format};
+}
+
+// The bytes after the load: keys and values, activations, logits, what a sampler keeps.
+StageUse work_stage(const RunPlan& plan, const Source& source, const TagBytes& before) {
+  Growth work("work", before);
+  const std::uint64_t vocab = source.spec.vocab;
+  work.buffer(Tag::kScratch,
+              model::scratch_bytes(source.spec, model::scratch_shape(plan.model, plan.threads)));
+  work.buffer(Tag::kKvCache, model::kv_cache_bytes(source.spec, kv_shape(plan)));
+  work.buffer(Tag::kScratch, vocab * sizeof(float));
+  work.reserve(Tag::kScratch, vocab * kSamplerBytesPerToken);
+  return work.done();
+}
+
+void plan_stages(RunPlan& plan, const Source& source) {
+  Growth scan("scan", TagBytes{});
+  scan.reserve(Tag::kMetadata, plan.metadata_bytes);
+  plan.stages = {scan.done()};
+  for (StageUse& stage : plan.load.expected_stages(plan.stages.back().held_bytes)) {
+    plan.stages.push_back(std::move(stage));
+  }
+  const TagBytes loaded = plan.stages.back().held_bytes;
+  plan.stages.push_back(work_stage(plan, source, loaded));
+  const TagBytes& held = plan.stages.back().held_bytes;
+  const auto grown = [&](Tag tag) {
+    const auto i = static_cast<std::size_t>(tag);
+    return held[i] - loaded[i];
+  };
+  plan.kv_bytes = grown(Tag::kKvCache);
+  plan.scratch_bytes = grown(Tag::kScratch);
+}
+
+Result<std::uint32_t> context_of(const Source& source, const Settings& settings) {
+  const std::uint32_t most = source.spec.max_positions;
+  if (settings.context_tokens == 0) return std::min(most, kDefaultContext);
+  if (settings.context_tokens <= most) return settings.context_tokens;
+  return Error{.code = Code::kUsage,
+               .thing = "--ctx",
+               .wanted = fmt::format("at most {} tokens, the model's limit", most),
+               .found = fmt::format("{}", settings.context_tokens)};
+}
+
+model::ModelOptions model_options(const Settings& settings, std::uint32_t context_tokens) {
+  const bool exact = settings.mode == ops::Mode::kExact;
+  const auto default_kv = exact ? ops::KvFormat::kF32 : ops::KvFormat::kF16;
+  return {.mode = settings.mode,
+          .kv_format = settings.kv_format.value_or(default_kv),
+          .chunk_tokens = std::clamp(settings.chunk_tokens, 1U, context_tokens)};
+}
+
+// Of the stage with the peak, the tag that takes most.
+std::string largest_consumer(const RunPlan& plan) {
+  const StageUse& peak = *std::max_element(
+      plan.stages.begin(), plan.stages.end(),
+      [](const StageUse& a, const StageUse& b) { return a.peak_total_bytes < b.peak_total_bytes; });
+  const auto most = std::max_element(peak.peak_bytes.begin(), peak.peak_bytes.end());
+  const auto tag = static_cast<Tag>(most - peak.peak_bytes.begin());
+  return fmt::format("{} {} in stage \"{}\"", memory::name(tag), human_bytes(*most), peak.name);
+}
+
+std::string nearest_setting(const RunPlan& plan, const Source& source) {
+  const std::uint32_t context = largest_context(plan, source);
+  if (context > 0) return fmt::format("--ctx {} fits", context);
+  return fmt::format("--memory {} fits", plan.peak_bytes());
+}
+
+}  // namespace
+
+std::uint64_t RunPlan::peak_bytes() const {
+  std::uint64_t peak = 0;
+  for (const StageUse& stage : stages) peak = std::max(peak, stage.peak_total_bytes);
+  return peak;
+}
+
+Result<RunPlan> plan_run(const Source& source, const Settings& settings,
+                         const memory::MachineMemory& machine) {
+  RunPlan plan;
+  plan.budget = memory::decide_budget(machine, settings.memory_bytes);
+  LODE_TRY(plan.context_tokens, context_of(source, settings));
+  plan.threads = settings.threads != 0 ? settings.threads
+                                       : static_cast<std::uint32_t>(parallel::hardware_threads());
+  plan.model = model_options(settings, plan.context_tokens);
+  LODE_TRY(plan.load, loader::plan_load(source.binding, source.spec, source.index, settings.load));
+  plan.metadata_bytes = metadata_bytes(source) + kProgramBytes;
+  plan_stages(plan, source);
+  return plan;
+}
+
+std::uint32_t largest_context(const RunPlan& plan, const Source& source) {
+  const auto fits = [&](std::uint32_t context) {
+    RunPlan other = plan;
+    other.context_tokens = context;
+    other.model.chunk_tokens = std::min(plan.model.chunk_tokens, context);
+    plan_stages(other, source);
+    return other.fits();
+  };
+  std::uint32_t low = 0;
+  std::uint32_t high = source.spec.max_positions;
+  while (low < high) {
+    const std::uint32_t middle = low + (high - low + 1) / 2;
+    if (fits(middle)) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low;
+}
+
+Status check_fits(const RunPlan& plan, const Source& source) {
+  if (plan.fits()) return {};
+  return Error{.code = Code::kOverBudget,
+               .thing = "this run",
+               .wanted = fmt::format("{} bytes ({}), most for {}", plan.peak_bytes(),
+                                     human_bytes(plan.peak_bytes()), largest_consumer(plan)),
+               .found = fmt::format("{} bytes ({}) from {}", plan.budget.limit_bytes,
+                                    human_bytes(plan.budget.limit_bytes), plan.budget.source),
+               .hint = nearest_setting(plan, source)};
+}
+
+}  // namespace lode::engine

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "lode/base/result.h"
+#include "lode/engine/source.h"
+#include "lode/loader/plan.h"
+#include "lode/memory/budget.h"
+#include "lode/memory/ledger.h"
+#include "lode/model/model.h"
+
+namespace lode::engine {
+
+/// What the user may choose about a run. 0 means: take the default for this model and machine.
+struct Settings {
+  std::optional<std::uint64_t> memory_bytes;  // the budget; default: what is available less a floor
+  std::uint32_t context_tokens = 0;           // default: the model's own limit, at most 4096
+  std::uint32_t threads = 0;                  // default: the processors this process may use
+  ops::Mode mode = ops::Mode::kFast;
+  std::optional<ops::KvFormat> kv_format;  // default: f16 in fast mode, f32 in exact mode
+  std::uint32_t chunk_tokens = 256;        // rows of one pass at most
+  loader::LoadPolicy load{};
+};
+
+/// What one run will hold: the loader's schedule and all that comes after it, against a budget.
+struct RunPlan {
+  memory::Budget budget;
+  std::uint32_t context_tokens = 0;
+  std::uint32_t threads = 1;
+  model::ModelOptions model;
+  loader::LoadPlan load;
+
+  std::uint64_t metadata_bytes = 0;      // index, binding, tokenizer, and the program itself
+  std::uint64_t kv_bytes = 0;            // of one sequence of context_tokens, as mapped
+  std::uint64_t scratch_bytes = 0;       // activations, tiles, logits, sampler
+  std::vector<memory::StageUse> stages;  // what the ledger of the run will record, byte for byte
+
+  std::uint64_t peak_bytes() const;
+  bool fits() const { return peak_bytes() <= budget.limit_bytes; }
+};
+
+/// Bytes that the ledger does not see one by one: code, stacks of the compute threads, small blocks
+/// of malloc. Charged as metadata from the start. Source: docs/budget.md, measured.
+inline constexpr std::uint64_t kProgramBytes = 16ULL << 20;
+
+/// Plans a run of `source` on this machine. Reads no weight.
+///
+/// Errors: kUsage for a setting that the model cannot take; those of loader::plan_load.
+Result<RunPlan> plan_run(const Source& source, const Settings& settings,
+                         const memory::MachineMemory& machine);
+
+/// The largest context that fits the plan's budget with everything else as it is; 0 where none
+/// does.
+std::uint32_t largest_context(const RunPlan& plan, const Source& source);
+
+/// Errors: kOverBudget naming need, have, the largest consumer and the nearest setting that fits.
+Status check_fits(const RunPlan& plan, const Source& source);
+
+}  // namespace lode::engine
