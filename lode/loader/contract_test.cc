@@ -130,8 +130,9 @@ class TakesAWholeTensor final : public Decorated {
 };
 
 struct Subject {
-  explicit Subject(ExpertStorage storage)
-      : source(shape_of(storage), folder.path() / "model.safetensors") {}
+  explicit Subject(ExpertStorage storage) : Subject(shape_of(storage)) {}
+  explicit Subject(const SyntheticShape& shape)
+      : source(shape, folder.path() / "model.safetensors") {}
 
   LoadPlan plan(std::uint32_t workers) const {
     return *plan_load(source.binding(), source.spec(), *source.index(), {.workers = workers});
@@ -218,6 +219,34 @@ INSTANTIATE_TEST_SUITE_P(Loader, Contract,
                          testing::Values(ExpertStorage::kNvfp4, ExpertStorage::kMxfp4Interleaved,
                                          ExpertStorage::kFp8Block, ExpertStorage::kBf16,
                                          ExpertStorage::kBf16Transposed));
+
+// One unit of k of a transposed matrix touches all of its panels: experts as wide as gpt-oss's in
+// BF16 (32 MiB of gate and up), and so wide that they are cut along their rows too.
+TEST(ContractOfWideExperts, HoldsWhereEveryReadTouchesTheWholeMatrix) {
+  for (const std::uint32_t width : {2880U, 4096U}) {
+    const Subject run(SyntheticShape{.storage = ExpertStorage::kBf16Transposed,
+                                     .layers = 1,
+                                     .experts = 3,
+                                     .hidden = width,
+                                     .intermediate = width,
+                                     .vocab = 64,
+                                     .attention = 64});
+    const LoadPlan plan = run.plan(2);
+    Watch watch;
+    Progress progress;
+    memory::Ledger ledger(plan.peak_bytes());
+    const auto engine = *make_engine(plan);
+    watch.start(progress);
+    const auto weights = execute(plan, run.source.binding(), ledger, *engine, &progress);
+    watch.stop();
+    ASSERT_TRUE(weights) << to_string(weights.error());
+    EXPECT_TRUE(watch.holds()) << watch.worst_bytes() << " bytes above what was finished";
+    EXPECT_LE(engine->bytes_read()[0], plan.weight_bytes());  // nothing is read twice
+    std::cerr << width << ": at most " << static_cast<double>(watch.worst_bytes()) / kMiB
+              << " MiB above finished, " << engine->bytes_read()[0] / kMiB << " MiB read for "
+              << plan.weight_bytes() / kMiB << "\n";
+  }
+}
 
 class Budget : public testing::Test {
  protected:

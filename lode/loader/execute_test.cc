@@ -191,6 +191,21 @@ TEST_P(EveryStorage, CutsAlongKWhereARowIsLongerThanASlot) {
   }
 }
 
+TEST_P(EveryStorage, CutsAlongRowsWhereASuperBlockOfThemAllIsLargerThanASlot) {
+  const TempFolder folder;
+  const SyntheticShape shape{GetParam(), 1, 2, 256, 2048, 16, true, 20};
+  const SyntheticWeights source(shape, folder.path() / "model.safetensors");
+  const Oracle oracle(source.path());
+  memory::Ledger ledger(kRoomy);
+  LoadPolicy policy;
+  policy.slot_bytes = 64 * kKiB;
+  auto weights = load(source, ledger, policy);
+  ASSERT_TRUE(weights) << to_string(weights.error());
+  for (std::size_t e = 0; e < shape.experts; ++e) {
+    expect_expert(oracle, source.binding().experts[0][e], weights->experts(0).expert(e));
+  }
+}
+
 TEST_P(EveryStorage, CountsEveryByteAsFinishedOnceDone) {
   const TempFolder folder;
   const SyntheticWeights source({.storage = GetParam(), .bias = true},

@@ -5,23 +5,31 @@
 namespace lode::loader {
 namespace {
 
-// `count` runs of `bytes`, a stride apart: read as one if at least half of what lies between their
-// ends is wanted (the other half is often the other matrix of a pair), else run by run.
-SlotData runs(const Region& region, std::uint64_t offset, std::uint64_t bytes,
-              std::uint64_t count) {
+// `count` runs of `bytes`, a stride apart, of which `own_bytes` belong to the matrix.
+struct Runs {
+  std::uint64_t offset = 0;  // of the first, from the region's
+  std::uint64_t bytes = 0;
+  std::uint64_t own_bytes = 0;
+  std::uint64_t count = 1;
+};
+
+// Read as one where little lies between the runs that nobody wants: nothing of the same matrix
+// beyond a quarter, and at most as much again, which then is the other matrix of a pair.
+SlotData cover(const Region& region, const Runs& runs) {
   SlotData data;
   data.extent.shard = region.shard;
-  data.extent.offset_bytes = region.offset_bytes + offset;
+  data.extent.offset_bytes = region.offset_bytes + runs.offset;
   const std::uint64_t stride = region.outer_stride_bytes;
-  if (count == 1 || bytes >= stride / 2) {
-    data.extent.bytes = (count - 1) * stride + bytes;
+  const bool most_of_own = runs.bytes >= runs.own_bytes / 4 * 3;
+  if (runs.count == 1 || (most_of_own && runs.own_bytes >= stride / 2)) {
+    data.extent.bytes = (runs.count - 1) * stride + runs.bytes;
     data.outer_stride_bytes = stride;
     return data;
   }
-  data.extent.bytes = bytes;
-  data.extent.count = count;
+  data.extent.bytes = runs.bytes;
+  data.extent.count = runs.count;
   data.extent.stride_bytes = stride;
-  data.outer_stride_bytes = bytes;
+  data.outer_stride_bytes = runs.bytes;
   return data;
 }
 
@@ -38,13 +46,13 @@ SlotData codes_of(const MatrixSource& source, const layout::PanelTile& tile) {
   const std::uint64_t k_bytes = ((tile.k_end - tile.k_begin) * bits + 7) / 8;
   const std::uint64_t k_offset = tile.k_begin * bits / 8;
   if (region.order == Order::kRowsFirst) {
-    return runs(region, tile.row_begin * region.outer_stride_bytes + k_offset, k_bytes, rows);
+    return cover(region, {tile.row_begin * region.outer_stride_bytes + k_offset, k_bytes,
+                          (source.k * bits + 7) / 8, rows});
   }
   const std::uint64_t unit = unit_bytes(source.encoding.element);
-  return runs(
-      region,
-      k_offset / unit * region.outer_stride_bytes + tile.row_begin * region.inner_step_bytes,
-      (rows - 1) * region.inner_step_bytes + unit, k_bytes / unit);
+  const std::uint64_t step = region.inner_step_bytes;
+  return cover(region, {k_offset / unit * region.outer_stride_bytes + tile.row_begin * step,
+                        (rows - 1) * step + unit, (source.rows - 1) * step + unit, k_bytes / unit});
 }
 
 ScaleRange scale_range(const MatrixSource& source, const layout::PanelTile& tile) {
@@ -65,17 +73,38 @@ ScaleRange scale_range(const MatrixSource& source, const layout::PanelTile& tile
 SlotData scales_of(const MatrixSource& source, const layout::PanelTile& tile) {
   const Region& region = source.scales;
   const ScaleRange range = scale_range(source, tile);
+  const ScaleRange own = scale_range(source, {0, 0, source.rows, 0, source.k});
   const std::uint64_t width = formats::info(source.stored_scale_format).bits / 8;
   const std::uint64_t rows = range.row_end - range.row_begin;
   const std::uint64_t columns = range.column_end - range.column_begin;
+  const std::uint64_t stride = region.outer_stride_bytes;
   if (region.order == Order::kRowsFirst) {
-    return runs(region, range.row_begin * region.outer_stride_bytes + range.column_begin * width,
-                columns * width, rows);
+    return cover(region, {range.row_begin * stride + range.column_begin * width, columns * width,
+                          (own.column_end - own.column_begin) * width, rows});
   }
-  return runs(
-      region,
-      range.column_begin * region.outer_stride_bytes + range.row_begin * region.inner_step_bytes,
-      (rows - 1) * region.inner_step_bytes + width, columns);
+  const std::uint64_t step = region.inner_step_bytes;
+  return cover(region,
+               {range.column_begin * stride + range.row_begin * step, (rows - 1) * step + width,
+                (own.row_end - own.row_begin - 1) * step + width, columns});
+}
+
+void share_runs(SlotData& a, SlotData& b) noexcept {
+  const Extent& x = a.extent;
+  const Extent& y = b.extent;
+  if (x.count == 1 || x.shard != y.shard || x.count != y.count ||
+      x.stride_bytes != y.stride_bytes) {
+    return;
+  }
+  const std::uint64_t begin = std::min(x.offset_bytes, y.offset_bytes);
+  const std::uint64_t end = std::max(x.offset_bytes + x.bytes, y.offset_bytes + y.bytes);
+  if (end - begin >= x.bytes + y.bytes || end - begin > x.stride_bytes) return;
+  a.begin_bytes = x.offset_bytes - begin;
+  b.begin_bytes = y.offset_bytes - begin;
+  const Extent shared{x.shard, begin, end - begin, x.count, x.stride_bytes};
+  for (SlotData* data : {&a, &b}) {
+    data->extent = shared;
+    data->outer_stride_bytes = shared.bytes;
+  }
 }
 
 }  // namespace lode::loader

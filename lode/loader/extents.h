@@ -19,6 +19,10 @@ ScaleRange scale_range(const MatrixSource& source, const layout::PanelTile& tile
 /// The same for its block scales, which the encoding must have.
 SlotData scales_of(const MatrixSource& source, const layout::PanelTile& tile);
 
+/// Makes one extent of two whose runs overlap, as those of interleaved gate and up do, so that the
+/// bytes are read once. Extents of one run are joined when a slot is filled.
+void share_runs(SlotData& a, SlotData& b) noexcept;
+
 /// Bytes of a unit of k of one row: a code, or two of E2M1.
 std::uint64_t unit_bytes(formats::Format element) noexcept;
 

@@ -28,12 +28,14 @@ struct Extent {
   std::uint64_t stride_bytes = 0;
 
   std::uint64_t total_bytes() const noexcept { return bytes * count; }
+  friend bool operator==(const Extent&, const Extent&) = default;
 };
 
 /// Source bytes of an operation: where they are in the file, and in the slot once read. In the slot
 /// the runs of an extent lie one behind the other.
 struct SlotData {
   Extent extent;
+  std::uint64_t begin_bytes = 0;  // where in the extent this operation's bytes begin
   std::uint64_t slot_offset_bytes = 0;
   std::uint64_t outer_stride_bytes = 0;  // between rows (rows first) or units of k, in the slot
 };

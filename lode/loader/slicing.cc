@@ -1,7 +1,8 @@
 #include "lode/loader/slicing.h"
 
 #include <algorithm>
-#include <array>
+#include <tuple>
+#include <vector>
 
 #include "lode/base/check.h"
 #include "lode/loader/extents.h"
@@ -15,7 +16,7 @@ using kernels::kSuperBlockK;
 
 // What a tile of a transposed matrix touches before any part of it is finished must stay far below
 // the 64 MiB of the contract: such matrices are cut along their rows as well.
-constexpr std::uint64_t kMostTouchedBytes = 32 * kMiB;
+constexpr std::uint64_t kMostTouchedBytes = 16 * kMiB;
 
 std::uint64_t in_slot(std::uint64_t bytes) { return align_up<std::uint64_t>(bytes, kLineBytes); }
 
@@ -95,6 +96,11 @@ class PanelSlicer {
       Tile other = tile;
       other.matrix = 1;
       append(operations, *item_.second, other);
+      const std::size_t half = operations.size() / 2;
+      for (std::size_t i = 0; i < half; ++i) {
+        share_runs(operations[i].codes, operations[half + i].codes);
+        share_runs(operations[i].scales, operations[half + i].scales);
+      }
     }
     return operations;
   }
@@ -198,31 +204,26 @@ void slice_vector(const Item& item, std::uint64_t slot_bytes, const GroupSink& s
 }  // namespace
 
 std::uint64_t slot_bytes_of(const Group& group) noexcept {
-  constexpr std::size_t kMostExtents = 8;
-  std::array<Extent, kMostExtents> whole{};
-  std::size_t count = 0;
-  std::uint64_t bytes = 0;
+  std::vector<Extent> extents;
   for (const Operation& operation : group) {
     for (const SlotData* data : {&operation.codes, &operation.scales}) {
-      if (data->extent.bytes == 0) continue;
-      if (data->extent.count > 1 || count == kMostExtents) {
-        bytes += in_slot(data->extent.total_bytes());
-      } else {
-        whole[count++] = data->extent;
-      }
+      if (data->extent.bytes != 0) extents.push_back(data->extent);
     }
   }
-  std::sort(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(count),
-            [](const Extent& a, const Extent& b) {
-              return a.shard != b.shard ? a.shard < b.shard : a.offset_bytes < b.offset_bytes;
-            });
-  for (std::size_t i = 0; i < count;) {
-    const Extent& first = whole[i];
+  std::sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) {
+    return std::tie(a.shard, a.offset_bytes) < std::tie(b.shard, b.offset_bytes);
+  });
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < extents.size();) {
+    const Extent first = extents[i++];
     std::uint64_t end = first.offset_bytes + first.bytes;
-    for (++i; i < count && whole[i].shard == first.shard && whole[i].offset_bytes <= end; ++i) {
-      end = std::max(end, whole[i].offset_bytes + whole[i].bytes);
+    for (; i < extents.size() && first.shard == extents[i].shard; ++i) {
+      const Extent& next = extents[i];
+      const bool joins = first.count == 1 && next.count == 1 && next.offset_bytes <= end;
+      if (!joins && next != first) break;
+      end = std::max(end, next.offset_bytes + next.bytes);
     }
-    bytes += in_slot(end - first.offset_bytes);
+    bytes += in_slot((end - first.offset_bytes) * first.count);
   }
   return bytes;
 }

@@ -56,20 +56,24 @@ std::uint64_t bytes_of(const std::vector<SlotRead>& reads) {
 
 bool SlotPacker::try_add(const Group& group, std::uint64_t gap_bytes) {
   std::vector<SlotRead> whole = whole_;
-  std::uint64_t strided = strided_bytes_;
+  std::vector<Extent> strided = strided_;
   for (const Operation& operation : group) {
     for (const SlotData* data : {&operation.codes, &operation.scales}) {
       if (data->extent.bytes == 0) continue;
       if (data->extent.count > 1) {
-        strided += in_slot(data->extent.total_bytes());
+        if (std::find(strided.begin(), strided.end(), data->extent) == strided.end()) {
+          strided.push_back(data->extent);
+        }
       } else {
         join(whole, data->extent, gap_bytes);
       }
     }
   }
-  if (bytes_of(whole) + strided > slot_bytes_) return false;
+  std::uint64_t bytes = bytes_of(whole);
+  for (const Extent& extent : strided) bytes += in_slot(extent.total_bytes());
+  if (bytes > slot_bytes_) return false;
   whole_ = std::move(whole);
-  strided_bytes_ = strided;
+  strided_ = std::move(strided);
   return true;
 }
 
@@ -82,38 +86,39 @@ void SlotPacker::add(Group group) {
   std::move(group.begin(), group.end(), std::back_inserter(operations_));
 }
 
-void SlotPacker::place(Operation& operation, std::uint64_t& next_strided, SlotLoad& load) const {
-  for (SlotData* data : {&operation.codes, &operation.scales}) {
-    const Extent& extent = data->extent;
-    if (extent.bytes == 0) continue;
-    if (extent.count > 1) {
-      data->slot_offset_bytes = next_strided;
-      load.reads.push_back({extent, next_strided});
-      next_strided += in_slot(extent.total_bytes());
-      continue;
-    }
-    const auto after = std::upper_bound(load.reads.begin(), load.reads.begin() + std::ssize(whole_),
-                                        SlotRead{extent, 0}, before);
-    const SlotRead& read = *std::prev(after);
-    data->slot_offset_bytes =
-        read.slot_offset_bytes + (extent.offset_bytes - read.extent.offset_bytes);
+// Where in the slot the bytes of `extent` are.
+std::uint64_t SlotPacker::place_of(const Extent& extent, const SlotLoad& load) const {
+  const auto end_of_whole = load.reads.begin() + std::ssize(whole_);
+  if (extent.count > 1) {
+    const auto read = std::find_if(end_of_whole, load.reads.end(),
+                                   [&](const SlotRead& at) { return at.extent == extent; });
+    return read->slot_offset_bytes;
   }
+  const auto after =
+      std::upper_bound(load.reads.begin(), end_of_whole, SlotRead{extent, 0}, before);
+  const SlotRead& read = *std::prev(after);
+  return read.slot_offset_bytes + (extent.offset_bytes - read.extent.offset_bytes);
 }
 
 void SlotPacker::flush() {
   if (operations_.empty()) return;
   SlotLoad load;
-  std::uint64_t next = 0;
-  for (SlotRead& read : whole_) {
-    read.slot_offset_bytes = next;
-    next += in_slot(read.extent.bytes);
-  }
   load.reads = whole_;
-  for (Operation& operation : operations_) place(operation, next, load);
+  for (const Extent& extent : strided_) load.reads.push_back({extent, 0});
+  std::uint64_t next = 0;
+  for (SlotRead& read : load.reads) {
+    read.slot_offset_bytes = next;
+    next += in_slot(read.extent.total_bytes());
+  }
+  for (Operation& operation : operations_) {
+    for (SlotData* data : {&operation.codes, &operation.scales}) {
+      if (data->extent.bytes != 0) data->slot_offset_bytes = place_of(data->extent, load);
+    }
+  }
   load.operations = std::move(operations_);
   operations_ = {};
   whole_.clear();
-  strided_bytes_ = 0;
+  strided_.clear();
   out_.push_back(std::move(load));
 }
 

@@ -23,13 +23,13 @@ class SlotPacker {
 
  private:
   bool try_add(const Group& group, std::uint64_t gap_bytes);
-  void place(Operation& operation, std::uint64_t& next_strided, SlotLoad& load) const;
+  std::uint64_t place_of(const Extent& extent, const SlotLoad& load) const;
 
   std::uint64_t slot_bytes_;
   std::deque<SlotLoad>& out_;
   std::vector<Operation> operations_;
-  std::vector<SlotRead> whole_;      // single runs merged; sorted by shard and offset, disjoint
-  std::uint64_t strided_bytes_ = 0;  // of extents of several runs
+  std::vector<SlotRead> whole_;  // single runs joined; sorted by shard and offset, disjoint
+  std::vector<Extent> strided_;  // of several runs, each once
 };
 
 }  // namespace lode::loader

@@ -42,7 +42,8 @@ class Transform {
 
  private:
   std::span<const std::byte> bytes(const SlotData& data) const {
-    return slot_.subspan(data.slot_offset_bytes, data.extent.total_bytes());
+    return slot_.subspan(data.slot_offset_bytes, data.extent.total_bytes())
+        .subspan(data.begin_bytes);
   }
 
   SourceCodes codes() const {
