@@ -153,6 +153,18 @@ TEST_P(GoldenStorage, GivesTheSameBitsForAnyThreadsChunksAndCalls) {
   }
 }
 
+TEST_P(GoldenStorage, GivesTheSameBitsForEveryInstructionSet) {
+  ASSERT_NE(loaded_, nullptr);
+  for (const ModelOptions& options : {kExact, kFast}) {
+    std::vector<float> want;
+    for (const kernels::KernelTable& kernels : kernels::available()) {
+      const std::vector<float> got = TestModel(*loaded_, options, 1, kernels).logits(tokens_, 100);
+      if (want.empty()) want = got;
+      EXPECT_EQ(got, want) << kernels.isa;
+    }
+  }
+}
+
 // int8 activations: a number of a block of 32 is off by at most amax / 254, evenly spread, so in
 // the mean square by amax / (127 sqrt(12)), and amax is at most sqrt(32) of the block's own root
 // mean square: 1.29 % of each product's input, and F16 keys and values add 2^-11. To first order

@@ -114,14 +114,15 @@ class TestModel {
  public:
   TestModel(memory::Ledger& ledger, const families::ModelSpec& spec,
             const loader::WeightSet& weights, const ModelOptions& options,
-            std::size_t num_threads = 1)
+            std::size_t num_threads = 1, const kernels::KernelTable& kernels = **kernels::active())
       : ledger_(&ledger), pool_(num_threads) {
-    auto made = Model::make(ledger, spec, weights, **kernels::active(), pool_, options);
+    auto made = Model::make(ledger, spec, weights, kernels, pool_, options);
     LODE_CHECK(made, "a test model that cannot be made");
     model_ = std::make_unique<Model>(*std::move(made));
   }
-  TestModel(LoadedFolder& folder, const ModelOptions& options, std::size_t num_threads = 1)
-      : TestModel(folder.ledger, folder.spec, folder.weights, options, num_threads) {}
+  TestModel(LoadedFolder& folder, const ModelOptions& options, std::size_t num_threads = 1,
+            const kernels::KernelTable& kernels = **kernels::active())
+      : TestModel(folder.ledger, folder.spec, folder.weights, options, num_threads, kernels) {}
 
   Model& operator*() { return *model_; }
   Model* operator->() { return model_.get(); }
