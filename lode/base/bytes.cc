@@ -1,10 +1,10 @@
 #include "lode/base/bytes.h"
 
-#include <fmt/format.h>
-
 #include <array>
 #include <charconv>
 #include <cmath>
+
+#include "lode/base/fmt.h"
 
 namespace lode {
 namespace {

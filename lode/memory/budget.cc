@@ -1,13 +1,12 @@
 #include "lode/memory/budget.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <fstream>
 #include <iterator>
 
 #include "lode/base/bytes.h"
+#include "lode/base/fmt.h"
 
 namespace lode::memory {
 namespace {

@@ -45,6 +45,7 @@ Result<MachineMemory> read_machine_memory();
 
 // The parsers, for tests. `meminfo` is the text of /proc/meminfo; a limit that means "none" in
 // either version of cgroups gives nothing.
+/// Errors: kIo if a line is missing.
 Result<MachineMemory> parse_meminfo(std::string_view meminfo);
 std::optional<std::uint64_t> parse_cgroup_limit(std::string_view text);
 /// From the text of /proc/self/cgroup: the folders to ask, innermost first.

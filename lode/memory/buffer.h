@@ -44,6 +44,7 @@ class Buffer {
   std::span<std::byte> mutate() && = delete;
 
   /// Makes the bytes read-only for good: a stray write dies at its own line.
+  /// Errors: kIo if the system will not protect the pages.
   Status seal();
   bool sealed() const noexcept { return sealed_; }
 
