@@ -11,7 +11,7 @@
 #include <atomic>
 #include <string>
 
-#include "lode/kernels/panel_dot_call.h"
+#include "lode/kernels/test_panel_dot.h"
 
 namespace lode::kernels {
 namespace {

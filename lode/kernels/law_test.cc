@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lode/kernels/panel_dot_call.h"
+#include "lode/kernels/test_panel_dot.h"
 
 namespace lode::kernels {
 namespace {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <tuple>
 
-#include "lode/kernels/panel_dot_call.h"
+#include "lode/kernels/test_panel_dot.h"
 
 namespace lode::kernels {
 namespace {

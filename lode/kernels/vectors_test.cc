@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-#include "lode/kernels/panel_dot_call.h"
+#include "lode/kernels/test_panel_dot.h"
 
 namespace lode::kernels {
 namespace {

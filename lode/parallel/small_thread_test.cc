@@ -47,7 +47,7 @@ TEST(SmallThread, HasASmallStack) {
     pthread_attr_destroy(&attributes);
   }).join();
   EXPECT_GT(stack_bytes, 0u);
-  EXPECT_LE(stack_bytes, 512u * 1024);  // 256 KiB, and what the library adds for itself
+  EXPECT_LE(stack_bytes, 2048u * 1024);  // 256 KiB and what libc and sanitizers add; not 8 MiB
 }
 
 }  // namespace

@@ -26,7 +26,9 @@ struct Halves {
   LODE_KERNEL_INLINE __m256 load(std::size_t i) const noexcept {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at + i)));
   }
-  LODE_KERNEL_INLINE float one(std::size_t i) const noexcept { return _cvtsh_ss(at[i]); }
+  LODE_KERNEL_INLINE float one(std::size_t i) const noexcept {
+    return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(at[i])));
+  }
 };
 
 template <class B>
@@ -78,7 +80,10 @@ void to_f16(const float* x, std::size_t n, std::uint16_t* out) noexcept {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(out + i),
                      _mm256_cvtps_ph(_mm256_loadu_ps(x + i), kNearestEven));
   }
-  for (; i < n; ++i) out[i] = _cvtss_sh(x[i], kNearestEven);
+  for (; i < n; ++i) {
+    const __m128i half = _mm_cvtps_ph(_mm_set_ss(x[i]), kNearestEven);
+    out[i] = static_cast<std::uint16_t>(_mm_cvtsi128_si32(half));
+  }
 }
 
 void rms_norm(const float* x, const float* weight, float eps, std::size_t n, float* out) noexcept {
