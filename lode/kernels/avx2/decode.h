@@ -9,8 +9,11 @@
 
 namespace lode::kernels::avx2 {
 
-inline constexpr std::size_t kRows = 8;
-inline constexpr std::size_t kHalfLineBytes = 32;
+// Unnamed: their constructors would be weak symbols where nothing is inlined.
+namespace {
+
+constexpr std::size_t kRows = 8;
+constexpr std::size_t kHalfLineBytes = 32;
 
 LODE_KERNEL_INLINE __m256i load_half_line(const std::byte* from) noexcept {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
@@ -151,4 +154,5 @@ struct Nvfp4Decoder : Fp4Decoder {
   }
 };
 
+}  // namespace
 }  // namespace lode::kernels::avx2

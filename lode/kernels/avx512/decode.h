@@ -11,6 +11,9 @@
 
 namespace lode::kernels::avx512 {
 
+// Unnamed: their constructors would be weak symbols where nothing is inlined.
+namespace {
+
 struct F32Decoder {
   static constexpr std::size_t kPerLine = 1;
   static constexpr bool kScaled = false;
@@ -58,7 +61,7 @@ consteval E4m3Bytes make_e4m3_bytes() {
   }
   return bytes;
 }
-inline constexpr E4m3Bytes kE4m3Bytes = make_e4m3_bytes();
+constexpr E4m3Bytes kE4m3Bytes = make_e4m3_bytes();
 
 /// 64 codes at once: two look-ups of 128 entries make bfloat16s in two registers of bytes, the
 /// sign is carried over, and the bytes are brought together as the upper halves of floats.
@@ -147,4 +150,5 @@ struct Nvfp4Decoder : Fp4Decoder {
   }
 };
 
+}  // namespace
 }  // namespace lode::kernels::avx512
