@@ -12,9 +12,9 @@ namespace lode::parallel {
 /// depend on the number of threads.
 ///
 /// Workers spin for about 50 us after a run, so that the next one starts within a microsecond, and
-/// then sleep in the kernel. They are not pinned: measured on two shared cores, pinning gained
-/// nothing and lost a core whenever something else ran there. Floating point is IEEE in all of
-/// them (no flushing of subnormals), for exact kernels rely on it.
+/// then sleep in the kernel. They are not pinned: on a shared machine a pinned worker would wait
+/// for its core while another one idles. Floating point is IEEE in all of them (no flushing of
+/// subnormals), for exact kernels rely on it.
 class ThreadPool {
  public:
   /// Worker 0 is whoever calls `run`; num_threads - 1 threads are started (at least none). Where
