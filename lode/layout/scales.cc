@@ -46,13 +46,20 @@ bool copy_row(const PanelLayout& layout, const PanelTile& tile, const ScaleRow& 
   std::uint64_t position =
       scale_position(source, block_of(layout.encoding(), source, from.row, tile.k_begin));
   bool bad = false;
-  for (std::uint64_t block = groups.begin; block < groups.end; block += per_block) {
-    const std::uint64_t end = std::min(block + per_block, groups.end);
-    std::byte* to = panels.data() + layout.scale_offset(tile.matrix, from.row, block);
-    for (std::uint64_t group = block; group < end; ++group) {
+  // Offsets are stepped, not asked for: divisions would cost more than the copy.
+  std::byte* const panel = panels.data() + layout.panel_offset(tile.matrix, from.row / kPanelRows) +
+                           from.row % kPanelRows;
+  std::uint64_t block = tile.k_begin / kSuperBlockK;
+  for (std::uint64_t first = groups.begin; first < groups.end; first += per_block, ++block) {
+    const std::uint64_t count = std::min(per_block, groups.end - first);
+    const std::uint64_t code_lines = layout.shape().code_lines(layout.super_block_k(block));
+    std::byte* to = panel + layout.super_block_offset(block) + code_lines * kernels::kLineBytes;
+    for (std::uint64_t group = 0; group < count; ++group) {
       const std::byte scale = source.bytes[position];
       const auto code = std::to_integer<std::uint32_t>(scale);
-      bad |= e8m0 ? code == formats::kE8m0Nan : (code & 0x7FU) == 0x7FU || code > 0x80U;
+      const bool nan_or_negative =
+          e8m0 ? code == formats::kE8m0Nan : (code & 0x7FU) == 0x7FU || code > 0x80U;
+      bad |= nan_or_negative;
       *to = scale;
       to += kPanelRows;
       position += step;

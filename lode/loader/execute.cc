@@ -48,8 +48,7 @@ Result<Transient> Load::make_transient() const {
                                                "ring between disk and weights"));
   LODE_TRY(transient.stacks, ledger.reserve(memory::Tag::kScratch, plan.stack_bytes(),
                                             "stacks of the loading threads"));
-  transient.pipeline =
-      std::make_unique<Pipeline>(plan.policy, transient.ring.mutate(), engine, progress);
+  transient.pipeline = std::make_unique<Pipeline>(plan, transient.ring.mutate(), engine, progress);
   LODE_TRY_STATUS(transient.pipeline->start(plan.policy.workers));
   return transient;
 }
@@ -69,6 +68,7 @@ Status Load::run_stage(std::size_t stage_idx, Pipeline& pipeline, WeightSetBuild
 Result<WeightSet> Load::run() const {
   LODE_TRY_STATUS(plan.check_fits(ledger));
   const StageGuard guard(ledger);
+  progress.finished_bytes.store(0, std::memory_order_relaxed);
   progress.total_bytes.store(plan.weight_bytes(), std::memory_order_relaxed);
   WeightSetBuilder builder(plan);
   std::optional<Transient> transient;

@@ -261,6 +261,7 @@ TEST_F(OneModel, WithABadBlockScaleIsRefusedByName) {
   EXPECT_THAT(to_string(error), testing::HasSubstr("expert_up of expert 3"));
   EXPECT_THAT(to_string(error), testing::HasSubstr("row 5, k from 32 on"));
   EXPECT_THAT(to_string(error), testing::HasSubstr("layer 1"));
+  EXPECT_THAT(to_string(error), testing::HasSubstr("model.safetensors"));
 }
 
 TEST_F(OneModel, WithABadMatrixScaleIsRefusedByName) {

@@ -6,9 +6,9 @@
 
 namespace lode::loader {
 
-Pipeline::Pipeline(const LoadPolicy& policy, std::span<std::byte> ring, io::ReadEngine& engine,
+Pipeline::Pipeline(const LoadPlan& plan, std::span<std::byte> ring, io::ReadEngine& engine,
                    Progress& progress)
-    : ring_(ring, policy.num_slots), engine_(engine), progress_(progress) {}
+    : plan_(plan), ring_(ring, plan.policy.num_slots), engine_(engine), progress_(progress) {}
 
 Pipeline::~Pipeline() {
   ring_.close();
@@ -104,7 +104,11 @@ void Pipeline::empty(const Slot& slot) {
     const auto slab = target.slab == Slab::kDense ? slabs_.dense : slabs_.bank;
     const Status status =
         transform(operation, slot.bytes, slab.subspan(target.offset_bytes, target.bytes));
-    if (!status) return fail(slot.sequence, status.error());
+    if (!status) {
+      const Extent& scales = operation.scales.extent;
+      const Extent& source = scales.bytes != 0 ? scales : operation.codes.extent;
+      return fail(slot.sequence, at(plan_.sources[source.shard].path, status.error()));
+    }
     progress_.finished_bytes.fetch_add(operation.finished_bytes, std::memory_order_relaxed);
   }
 }

@@ -21,8 +21,8 @@ namespace lode::loader {
 /// nothing is under way.
 class Pipeline {
  public:
-  /// `ring` is cut into slots as the policy says; it, the engine and `progress` must outlive this.
-  Pipeline(const LoadPolicy& policy, std::span<std::byte> ring, io::ReadEngine& engine,
+  /// `ring` is cut into slots as the plan says; all that is given here must outlive this.
+  Pipeline(const LoadPlan& plan, std::span<std::byte> ring, io::ReadEngine& engine,
            Progress& progress);
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
@@ -31,8 +31,8 @@ class Pipeline {
   /// Errors: kOther where the system gives no threads.
   Status start(std::uint32_t num_workers);
 
-  /// Errors: of the engine, of `transform`; kInterrupted where progress says cancel. Of several
-  /// errors, that of the earliest load.
+  /// Errors: of the engine; of `transform`, with the file; kInterrupted where progress says cancel.
+  /// Of several errors, that of the earliest load.
   Status run(OperationStream& stream, const WeightSetBuilder::Slabs& slabs);
 
  private:
@@ -44,6 +44,7 @@ class Pipeline {
   void fail(std::uint64_t sequence, Error error);
   bool stopping() const noexcept { return failed_.load(std::memory_order_acquire); }
 
+  const LoadPlan& plan_;
   Ring ring_;
   io::ReadEngine& engine_;
   Progress& progress_;
