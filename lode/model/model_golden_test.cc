@@ -142,7 +142,7 @@ TEST_P(GoldenStorage, GivesTheSameBitsForAnyThreadsChunksAndCalls) {
   ASSERT_NE(loaded_, nullptr);
   for (ModelOptions options : {kExact, kFast}) {
     const std::vector<float> want = TestModel(*loaded_, options).logits(tokens_, 100);
-    for (const std::size_t threads : {2, 3}) {
+    for (const std::size_t threads : {2U, 3U}) {
       for (const std::uint32_t chunk : {1U, 5U, 64U}) {
         options.chunk_tokens = chunk;
         TestModel model(*loaded_, options, threads);

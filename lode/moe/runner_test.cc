@@ -175,7 +175,7 @@ TEST_P(MoeRunner, GivesTheSameBitsForAnyThreadsAndCompany) {
     const std::vector<float> want = run(*layer, mode, {}, scratch);
     EXPECT_EQ(run(*layer, mode, {2, 0, kTokens}, scratch), want);
     EXPECT_EQ(run(*layer, mode, {3, 0, kTokens}, scratch), want);
-    for (const std::size_t first : {0, 5, 69}) {
+    for (const std::size_t first : {0U, 5U, 69U}) {
       const std::size_t count = std::min<std::size_t>(3, kTokens - first);
       const auto at = want.begin() + static_cast<std::ptrdiff_t>(first * kHidden);
       const auto end = at + static_cast<std::ptrdiff_t>(count * kHidden);

@@ -97,7 +97,7 @@ std::vector<double> by_formula(const Data& data, const AttentionShape& shape, st
 void expect_near_formula(const AttentionShape& shape, const std::vector<float>& got,
                          const Data& data, double extra) {
   const double unit = std::ldexp(1.0, -24);
-  for (const std::size_t token : {0, 1, 17, 127, 128, 129, 255, 299}) {
+  for (const std::size_t token : {0U, 1U, 17U, 127U, 128U, 129U, 255U, 299U}) {
     for (std::size_t head = 0; head < kHeads; ++head) {
       const std::vector<double> want = by_formula(data, shape, token, head);
       const double logit = 0.2 * 9.0 * 9.0;  // |N(0,1)^24| below 9
@@ -130,7 +130,7 @@ TEST(Attention, GivesTheSameBitsForAnyThreadsChunksAndRing) {
       const auto shape = shape_of(window, data.sinks);
       const Cache whole(kTokens, format);
       const std::vector<float> want = run(data, shape, *whole, 1, kTokens);
-      for (const std::size_t chunk : {1, 7, 128}) {
+      for (const std::size_t chunk : {1U, 7U, 128U}) {
         const Cache ring(window == 0 ? kTokens : window + chunk - 1, format);
         EXPECT_EQ(run(data, shape, *ring, 3, chunk), want) << window << " " << chunk;
       }

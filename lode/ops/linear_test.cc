@@ -83,7 +83,7 @@ TEST_P(Linear, GivesTheSameBitsForAnyThreadsAndAnyRowsTogether) {
   const std::vector<float> want = run(1, 0, kRows);
   EXPECT_EQ(run(2, 0, kRows), want);
   EXPECT_EQ(run(3, 0, kRows), want);
-  for (const std::size_t row : {0, 1, 63, 64, 69}) {
+  for (const std::size_t row : {0U, 1U, 63U, 64U, 69U}) {
     const auto at = want.begin() + static_cast<std::ptrdiff_t>(row * kOutputs);
     EXPECT_EQ(run(2, row, 1), std::vector<float>(at, at + kOutputs)) << row;
   }

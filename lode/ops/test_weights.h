@@ -105,7 +105,8 @@ class TestWeights {
       } else if (encoding().scale == formats::Format::kE8m0) {
         scales_[i] = static_cast<std::byte>(127 + std::ilogb(scale));
       } else {  // E4M3: exponent 7 of bias 7 is 1
-        scales_[i] = static_cast<std::byte>((7 + std::ilogb(scale)) * 8 + random_() % 8);
+        const auto exponent = static_cast<std::uint32_t>(7 + std::ilogb(scale));
+        scales_[i] = static_cast<std::byte>(exponent * 8 + random_() % 8);
       }
     }
   }
