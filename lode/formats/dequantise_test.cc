@@ -7,7 +7,7 @@
 #include <cstring>
 #include <string>
 
-#include "lode/formats/golden_reader.h"
+#include "lode/formats/test_golden_reader.h"
 
 namespace lode::formats {
 namespace {

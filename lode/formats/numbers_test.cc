@@ -9,7 +9,7 @@
 #include "lode/formats/e5m2.h"
 #include "lode/formats/e8m0.h"
 #include "lode/formats/f16.h"
-#include "lode/formats/golden_reader.h"
+#include "lode/formats/test_golden_reader.h"
 
 namespace lode::formats {
 namespace {

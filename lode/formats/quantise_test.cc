@@ -6,7 +6,7 @@
 #include <string>
 
 #include "lode/formats/dequantise.h"
-#include "lode/formats/golden_reader.h"
+#include "lode/formats/test_golden_reader.h"
 
 namespace lode::formats {
 namespace {

@@ -6,8 +6,8 @@
 #include <iterator>
 #include <vector>
 
-#include "lode/text/golden_file.h"
 #include "lode/text/nfc.h"
+#include "lode/text/test_golden_file.h"
 #include "lode/text/unicode_classes.h"
 #include "lode/text/utf8.h"
 

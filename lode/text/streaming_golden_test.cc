@@ -2,9 +2,9 @@
 
 #include <map>
 
-#include "lode/text/golden_file.h"
 #include "lode/text/stop_matcher.h"
 #include "lode/text/stream_decoder.h"
+#include "lode/text/test_golden_file.h"
 
 namespace lode::text {
 namespace {

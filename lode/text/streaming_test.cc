@@ -5,9 +5,9 @@
 #include <array>
 #include <random>
 
-#include "lode/text/golden_file.h"
 #include "lode/text/stop_matcher.h"
 #include "lode/text/stream_decoder.h"
+#include "lode/text/test_golden_file.h"
 #include "lode/text/utf8.h"
 
 namespace lode::text {

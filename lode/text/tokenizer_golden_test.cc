@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "lode/text/golden_file.h"
+#include "lode/text/test_golden_file.h"
 #include "lode/text/tokenizer.h"
 
 namespace lode::text {

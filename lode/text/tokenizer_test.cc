@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "lode/text/byte_alphabet.h"
-#include "lode/text/golden_file.h"
+#include "lode/text/test_golden_file.h"
 
 namespace lode::text {
 namespace {

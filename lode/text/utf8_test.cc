@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "lode/text/golden_file.h"
+#include "lode/text/test_golden_file.h"
 
 namespace lode::text {
 namespace {

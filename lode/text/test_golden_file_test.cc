@@ -1,4 +1,4 @@
-#include "lode/text/golden_file.h"
+#include "lode/text/test_golden_file.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "lode/formats/golden_reader.h"
+#include "lode/formats/test_golden_reader.h"
 
 #include <charconv>
 #include <cstring>
