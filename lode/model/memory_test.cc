@@ -89,6 +89,18 @@ TEST(ScratchBytes, GrowWithRowsAndThreadsAndAreMorePackedInFastMode) {
   EXPECT_GT(bytes(512, 1, ops::Mode::kFast), bytes(512, 1, ops::Mode::kExact));
 }
 
+TEST(Scratch, HasNoAnglesWithoutRope) {
+  families::ModelSpec spec = spec_of();
+  std::vector<std::byte> block(std::size_t{16} << 20);
+  const auto angles = [&] {
+    memory::Carver carver(block);
+    return carve_scratch(carver, spec, {4, 1, ops::Mode::kExact}).cosines.size();
+  };
+  EXPECT_EQ(angles(), 4U * 10);
+  spec.rope.kind = families::RopeKind::kNone;
+  EXPECT_EQ(angles(), 0U);
+}
+
 TEST(Scratch, HasNoRoomForDenseLayersThatTheModelHasNot) {
   families::ModelSpec spec = spec_of();
   const std::uint64_t with = scratch_bytes(spec, {4096, 1, ops::Mode::kExact});

@@ -22,6 +22,10 @@ moe::MoeWidths widths_of(const ModelSpec& spec) {
   return widths;
 }
 
+std::size_t num_angles(const families::RopeSpec& rope) {
+  return rope.kind == families::RopeKind::kNone ? 0 : rope.rotary_dim / 2;
+}
+
 std::size_t tile_floats(const ModelSpec& spec) {
   constexpr std::size_t kPanelTile = ops::kRowBlock * ops::kMaxTaskPanels * kernels::kPanelRows;
   const std::size_t floats =
@@ -43,8 +47,8 @@ Scratch carve_scratch(memory::Carver& carver, const ModelSpec& spec, const Scrat
   scratch.places = carver.take<ops::RowPlace>(rows);
   scratch.wanted = carver.take<std::uint32_t>(rows);
   scratch.kv = carver.take<ops::KvLayer>(rows);
-  scratch.cosines = carver.take<float>(rows * (spec.rope.rotary_dim / 2));
-  scratch.sines = carver.take<float>(rows * (spec.rope.rotary_dim / 2));
+  scratch.cosines = carver.take<float>(rows * num_angles(spec.rope));
+  scratch.sines = carver.take<float>(rows * num_angles(spec.rope));
   scratch.hidden = ops::carve_rows(carver, rows, spec.hidden, kPlain);
   scratch.normed = ops::carve_rows(carver, rows, spec.hidden, shape.mode);
   scratch.query = ops::carve_rows(carver, rows, query_width, kPlain);

@@ -23,7 +23,7 @@ struct Scratch {
   std::span<ops::RowPlace> places;  // [rows]
   std::span<std::uint32_t> wanted;  // [rows]: those that want logits
   std::span<ops::KvLayer> kv;       // [sequences of a pass <= rows]
-  std::span<float> cosines;         // [rows][rotary_dim / 2]
+  std::span<float> cosines;         // [rows][rotary_dim / 2]; empty without rope
   std::span<float> sines;           // the same
   ops::Rows hidden;                 // [rows][H]: the residual stream
   ops::Rows normed;                 // [rows][H]
