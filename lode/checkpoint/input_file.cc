@@ -9,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "lode/base/bytes.h"
 #include "lode/base/fmt.h"
 #include "lode/checkpoint/tensor_record.h"
 
@@ -16,6 +17,7 @@ namespace lode::checkpoint {
 namespace {
 
 constexpr std::size_t kMaxNameBytes = 255;
+constexpr std::uint64_t kPageBytes = 4096;
 
 std::int64_t to_ns(const timespec& time) {
   return std::int64_t{time.tv_sec} * 1'000'000'000 + std::int64_t{time.tv_nsec};
@@ -85,10 +87,13 @@ Result<InputFile> InputFile::open(const std::filesystem::path& path) {
                  .found = S_ISDIR(status.st_mode) ? "a folder" : "a special file"};
   }
   file.identity_ = identity_of(status);
+  // Reading ahead of a header would bring weights into the page cache, a few MiB a shard.
+  ::posix_fadvise(descriptor, 0, 0, POSIX_FADV_RANDOM);
   return file;
 }
 
 Status InputFile::read_into(std::uint64_t offset, std::span<std::byte> out) const {
+  const auto begin = static_cast<off_t>(offset / kPageBytes * kPageBytes);
   while (!out.empty()) {
     const ssize_t got = ::pread(descriptor_, out.data(), out.size(), static_cast<off_t>(offset));
     if (got < 0) {
@@ -99,6 +104,9 @@ Status InputFile::read_into(std::uint64_t offset, std::span<std::byte> out) cons
     offset += static_cast<std::uint64_t>(got);
     out = out.subspan(static_cast<std::size_t>(got));
   }
+  // What was read does not stay in the page cache: it counts as held.
+  const auto end = static_cast<off_t>(align_up(offset, kPageBytes));
+  if (end > begin) ::posix_fadvise(descriptor_, begin, end - begin, POSIX_FADV_DONTNEED);
   return {};
 }
 
