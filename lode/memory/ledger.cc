@@ -12,12 +12,21 @@ namespace {
 
 constexpr std::array<std::string_view, kNumTags> kTagNames = {"weights", "kv_cache", "staging",
                                                               "scratch", "metadata", "page_tables"};
+constexpr std::array<std::string_view, kNumTags> kTagMeanings = {
+    "prepared weights, padding included",
+    "keys and values of the tokens seen",
+    "the ring between disk and weights",
+    "activations and per-thread tiles",
+    "names, shapes, tokenizer, tables",
+    "what the kernel needs to map the above: one 512th with 4 KiB pages"};
 
 constexpr std::size_t index(Tag tag) noexcept { return static_cast<std::size_t>(tag); }
 
 }  // namespace
 
 std::string_view name(Tag tag) noexcept { return kTagNames[index(tag)]; }
+
+std::string_view meaning(Tag tag) noexcept { return kTagMeanings[index(tag)]; }
 
 std::uint64_t total(const TagBytes& bytes) noexcept {
   return std::accumulate(bytes.begin(), bytes.end(), std::uint64_t{0});

@@ -22,6 +22,8 @@ enum class Tag : std::uint8_t {
 };
 inline constexpr std::size_t kNumTags = 6;
 std::string_view name(Tag tag) noexcept;
+/// A few words for the documents.
+std::string_view meaning(Tag tag) noexcept;
 
 using TagBytes = std::array<std::uint64_t, kNumTags>;
 std::uint64_t total(const TagBytes& bytes) noexcept;

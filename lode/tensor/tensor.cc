@@ -7,6 +7,10 @@ namespace lode::tensor {
 namespace {
 
 constexpr std::array<std::string_view, 3> kLayoutNames = {"row-major", "panels", "gate-up-panels"};
+constexpr std::array<std::string_view, 3> kLayoutMeanings = {
+    "C order, nothing between rows; block scales are another tensor",
+    "rows in panels of 16, block scales inside the panel, one line of matrix scales last",
+    "two matrices [I, H] as panels: gate panel n, up panel n, gate panel n + 1, ..."};
 
 bool is_plain_f32(const Meta& meta) noexcept {
   return meta.layout == Layout::kRowMajor && meta.encoding == formats::kPlainF32;
@@ -16,6 +20,10 @@ bool is_plain_f32(const Meta& meta) noexcept {
 
 std::string_view name(Layout layout) noexcept {
   return kLayoutNames[static_cast<std::size_t>(layout)];
+}
+
+std::string_view meaning(Layout layout) noexcept {
+  return kLayoutMeanings[static_cast<std::size_t>(layout)];
 }
 
 // Buffers and records begin on 64-byte lines, so the floats in them are aligned.

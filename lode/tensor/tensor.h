@@ -19,6 +19,8 @@ enum class Layout : std::uint8_t {
   kGateUpPanels,  // two matrices [I, H]: gate panel n, up panel n, gate panel n+1, ...
 };
 std::string_view name(Layout layout) noexcept;
+/// One sentence for the documents.
+std::string_view meaning(Layout layout) noexcept;
 
 /// What the bytes mean: number format, order and extents travel with them.
 struct Meta {
