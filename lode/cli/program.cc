@@ -51,15 +51,19 @@ CLI::App* add_command(Program& program, const std::string& name, const std::stri
   return command;
 }
 
-int run_program(int argc, const char* const* argv) {
-  Program program;
+void add_commands(Program& program) {
+  add_inspect(program);
   add_plan(program);
   add_run(program);
-  add_inspect(program);
   add_tokenize(program);
   add_logits(program);
   add_perplexity(program);
   add_version(program);
+}
+
+int run_program(int argc, const char* const* argv) {
+  Program program;
+  add_commands(program);
   const int parsed = parse(program, argc, argv);
   if (parsed >= 0) return parsed;
   try {

@@ -30,6 +30,9 @@ void add_logits(Program& program);
 void add_perplexity(Program& program);
 void add_version(Program& program);
 
+/// All of them, in the order of --help.
+void add_commands(Program& program);
+
 /// Parses and runs. Errors go to stderr in one line; the exit status is that of the error's code.
 int run_program(int argc, const char* const* argv);
 
