@@ -17,12 +17,14 @@
 #include "lode/memory/held_probe.h"
 #include "lode/parallel/ticker.h"
 #include "tests/support/checkpoint_files.h"
+#include "tests/support/sanitizers.h"
 #include "tests/support/synthetic_weights.h"
 
 namespace lode::loader {
 namespace {
 
 using testing_support::ExpertStorage;
+using testing_support::kSanitized;
 using testing_support::SyntheticShape;
 using testing_support::SyntheticWeights;
 using testing_support::TempFolder;
@@ -53,7 +55,7 @@ double bits_of(ExpertStorage storage) {
 SyntheticShape shape_of(ExpertStorage storage) {
   SyntheticShape shape{.storage = storage, .hidden = 2048, .intermediate = 768, .vocab = 4096};
   shape.layers = full() ? 7 : 2;
-  const double bytes = full() ? 190e6 : 70e6;
+  const double bytes = kSanitized ? 8e6 : full() ? 190e6 : 70e6;
   shape.experts = static_cast<std::uint32_t>(bytes * 8 / bits_of(storage) / (3 * 2048 * 768));
   return shape;
 }
@@ -82,7 +84,8 @@ class Watch {
   std::uint64_t samples() const { return samples_; }
   /// The most that was held above what was finished.
   std::uint64_t worst_bytes() const { return worst_bytes_; }
-  bool holds() const { return worst_bytes_ <= kAllowanceBytes; }
+  /// Sanitizers' shadow counts as held, so there nothing is claimed.
+  bool holds() const { return kSanitized || worst_bytes_ <= kAllowanceBytes; }
   /// Bytes of the source that the load left in the page cache.
   std::uint64_t cache_left_bytes() const {
     return cache_is_measured_ ? *memory::resident_bytes(source_) : 0;
@@ -200,7 +203,7 @@ TEST_P(Contract, HoldsAtEverySampleWithAnyThreads) {
     watch.stop();
     ASSERT_TRUE(weights) << to_string(weights.error());
     EXPECT_TRUE(watch.holds()) << watch.worst_bytes() << " bytes above what was finished";
-    EXPECT_GT(watch.samples(), 10U);
+    EXPECT_GT(watch.samples(), kSanitized ? 0U : 10U);
     EXPECT_EQ(progress.finished_bytes, plan.weight_bytes());
     EXPECT_EQ(weights->weight_bytes(), plan.weight_bytes());
     expect_stages(plan.expected_stages(), ledger);
@@ -216,10 +219,12 @@ TEST_P(Contract, HoldsAtEverySampleWithAnyThreads) {
 class ContractBreach : public testing::TestWithParam<ExpertStorage> {};
 
 TEST_P(ContractBreach, ByAKeptReferenceIsSeen) {
+  if (kSanitized) GTEST_SKIP() << "shadow memory counts as held";
   EXPECT_GT(worst_with<KeepsEverything>(Subject(GetParam())), kAllowanceBytes);
 }
 
 TEST_P(ContractBreach, ByAWholeTensorTemporaryIsSeen) {
+  if (kSanitized) GTEST_SKIP() << "shadow memory counts as held";
   EXPECT_GT(worst_with<TakesAWholeTensor>(Subject(GetParam())), kAllowanceBytes);
 }
 
@@ -236,6 +241,7 @@ INSTANTIATE_TEST_SUITE_P(Loader, ContractBreach, testing::ValuesIn(storages(full
 // One unit of k of a transposed matrix touches all of its panels: experts as wide as gpt-oss's in
 // BF16 (32 MiB of gate and up), and so wide that they are cut along their rows too.
 TEST(ContractOfWideExperts, HoldsWhereEveryReadTouchesTheWholeMatrix) {
+  if (kSanitized) GTEST_SKIP() << "shadow memory counts as held";
   for (const std::uint32_t width : {2880U, 4096U}) {
     const Subject run(SyntheticShape{.storage = ExpertStorage::kBf16Transposed,
                                      .layers = 1,
