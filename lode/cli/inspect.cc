@@ -32,6 +32,57 @@ struct Findings {
   }
 };
 
+// Why the tensors are not those of `family`; empty where they are.
+std::string misfit(const Findings& found, const families::Family& family) {
+  const auto spec = family.read_spec(*found.config);
+  if (!spec) return to_string(spec.error());
+  const auto binding = loader::bind(found.index, family, *spec, *found.quant);
+  return binding ? std::string() : to_string(binding.error());
+}
+
+struct Candidate {
+  std::string family;
+  std::string fault;  // empty: every tensor has a role
+};
+
+// For a checkpoint that names no family we know: which of ours its tensors would fit.
+std::vector<Candidate> candidates(const Findings& found) {
+  std::vector<Candidate> list;
+  if (!found.config || !found.quant || found.family) return list;
+  for (const families::Family* family : families::all_families()) {
+    list.push_back({std::string(family->model_type), misfit(found, *family)});
+  }
+  return list;
+}
+
+// Where the parts of a checkpoint contradict each other, or say what nobody asked.
+std::vector<std::string> notes_of(const Findings& found) {
+  const auto& tensors = found.index.notes();
+  std::vector<std::string> notes(tensors.begin(), tensors.end());
+  if (found.quant) notes.insert(notes.end(), found.quant->notes.begin(), found.quant->notes.end());
+  if (found.binding) {
+    notes.insert(notes.end(), found.binding->notes.begin(), found.binding->notes.end());
+  }
+  return notes;
+}
+
+json::Value strings(const std::vector<std::string>& lines) {
+  json::Array list;
+  for (const std::string& line : lines) list.emplace_back(line);
+  return json::Value(std::move(list));
+}
+
+json::Value as_json(const std::vector<Candidate>& candidates) {
+  json::Array list;
+  for (const Candidate& candidate : candidates) {
+    const bool fits = candidate.fault.empty();
+    list.push_back(json::object({{"family", candidate.family},
+                                 {"fits", fits},
+                                 {"fault", fits ? json::Value() : json::Value(candidate.fault)}}));
+  }
+  return json::Value(std::move(list));
+}
+
 Result<Findings> examine(const std::filesystem::path& folder) {
   LODE_TRY(checkpoint::TensorIndex index, checkpoint::open_index(folder));
   Findings found{.index = std::move(index)};
@@ -61,15 +112,6 @@ json::Value as_json(const Findings& found) {
                                     {"bytes", share.bytes}}));
     }
   }
-  json::Array notes;
-  for (const std::string& note : found.index.notes()) notes.emplace_back(note);
-  if (found.quant) {
-    for (const std::string& note : found.quant->notes) notes.emplace_back(note);
-  }
-  json::Array ignored;
-  if (found.binding) {
-    for (const std::string& line : found.binding->ignored) ignored.emplace_back(line);
-  }
   const Error* const fault = found.fault();
   return json::object(
       {{"shards", static_cast<std::uint64_t>(found.index.shards().size())},
@@ -80,8 +122,9 @@ json::Value as_json(const Findings& found) {
        {"quantisation", found.quant ? json::Value(found.quant->algorithm) : json::Value()},
        {"dtypes", std::move(dtypes)},
        {"roles", std::move(roles)},
-       {"ignored", std::move(ignored)},
-       {"notes", std::move(notes)},
+       {"ignored", found.binding ? strings(found.binding->ignored) : json::Value(json::Array{})},
+       {"notes", strings(notes_of(found))},
+       {"would_fit", as_json(candidates(found))},
        {"runs_on_cpu", fault == nullptr},
        {"fault", fault == nullptr ? json::Value() : json::Value(to_string(*fault))}});
 }
@@ -118,9 +161,10 @@ void print_text(const Findings& found) {
   fmt::print("\n");
   print_dtypes(found);
   if (found.binding) print_roles(found);
-  for (const std::string& note : found.index.notes()) fmt::print("note      {}\n", note);
-  if (found.quant) {
-    for (const std::string& note : found.quant->notes) fmt::print("note      {}\n", note);
+  for (const std::string& note : notes_of(found)) fmt::print("note      {}\n", note);
+  for (const Candidate& candidate : candidates(found)) {
+    fmt::print("as {:<18} {}\n", candidate.family,
+               candidate.fault.empty() ? "every tensor would have its role" : candidate.fault);
   }
   if (found.binding) {
     for (const std::string& line : found.binding->ignored) fmt::print("ignored   {}\n", line);

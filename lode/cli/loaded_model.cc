@@ -1,5 +1,6 @@
 #include "lode/cli/loaded_model.h"
 
+#include <csignal>
 #include <cstdio>
 
 #include "lode/base/fmt.h"
@@ -15,7 +16,10 @@ namespace {
 loader::Progress load_progress;
 static_assert(std::atomic<bool>::is_always_lock_free, "set by a signal handler");
 
-void on_interrupt(int) { load_progress.cancel.store(true); }
+void on_interrupt(int signal) {
+  load_progress.cancel.store(true);
+  std::signal(signal, SIG_DFL);  // whoever presses again does not want to wait
+}
 
 Result<LoadedModel> start(engine::Source source, engine::RunPlan plan, const ModelOptions& options,
                           const memory::HeldProbe& probe) {
@@ -29,6 +33,7 @@ Result<LoadedModel> start(engine::Source source, engine::RunPlan plan, const Mod
   auto engine =
       engine::Engine::start(std::move(source), loaded.plan, *loaded.ledger, &load_progress);
   const auto passed = std::chrono::steady_clock::now() - begin;
+  watch.stop();
   view.finish();
   if (!engine) return std::move(engine).error();
   loaded.engine = *std::move(engine);
@@ -41,15 +46,18 @@ Result<LoadedModel> start(engine::Source source, engine::RunPlan plan, const Mod
 
 }  // namespace
 
-Result<LoadedModel> load_model(const ModelOptions& options) {
-  LODE_TRY(const engine::Settings settings, settings_of(options));
+Result<LoadedModel> load_model(const ModelOptions& options, const engine::Settings& settings,
+                               const BeforeLoad& before) {
   LODE_TRY(const memory::HeldProbe probe, memory::HeldProbe::make());
   LODE_TRY(const memory::MachineMemory machine, memory::read_machine_memory());
   LODE_TRY(engine::Source source, engine::open_source(options.folder));
   LODE_TRY(engine::RunPlan plan, engine::plan_run(source, settings, machine));
   if (!plan.budget.warning.empty()) fmt::print(stderr, "lode: warning: {}\n", plan.budget.warning);
   LODE_TRY_STATUS(engine::check_fits(plan, source));
+  LODE_TRY_STATUS(engine::open_tokenizer(source));
+  if (before) LODE_TRY_STATUS(before(source, plan));
   std::signal(SIGINT, on_interrupt);
+  std::signal(SIGTERM, on_interrupt);
   return start(std::move(source), std::move(plan), options, probe);
 }
 

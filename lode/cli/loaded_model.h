@@ -1,6 +1,6 @@
 #pragma once
 
-#include <csignal>
+#include <functional>
 #include <memory>
 
 #include "lode/base/result.h"
@@ -19,11 +19,16 @@ struct LoadedModel {
   engine::Receipt receipt;
 };
 
+/// Looks at what will be run before a weight is read: the tokenizer is there if the folder has one.
+/// Errors: whatever makes the load a waste of time.
+using BeforeLoad = std::function<Status(const engine::Source&, const engine::RunPlan&)>;
+
 /// Opens, plans, refuses or loads, with progress on standard error; from here on Ctrl-C stops the
-/// load cleanly, and is told by `interrupted()`.
+/// load cleanly, and is told by `interrupted()`; a second one ends the process.
 ///
-/// Errors: those of engine::open_source, plan_run, Engine::start.
-Result<LoadedModel> load_model(const ModelOptions& options);
+/// Errors: those of engine::open_source, plan_run, check_fits, `before`, Engine::start.
+Result<LoadedModel> load_model(const ModelOptions& options, const engine::Settings& settings,
+                               const BeforeLoad& before = nullptr);
 
 /// Prints the receipt on standard error, and writes the JSON where --receipt says.
 /// Errors: kIo naming the file.

@@ -59,19 +59,22 @@ class Recorder final : public model::Observer {
 Status logits(const ModelOptions& model, const LogitsOptions& options) {
   LODE_TRY(const std::string text, read_text_file(options.ids));
   LODE_TRY(const std::vector<std::int32_t> ids, parse_ids(text));
-  LODE_TRY(const LoadedModel loaded, load_model(model));
+  LODE_TRY(engine::Settings settings, settings_of(model));
+  settings.logits_rows = static_cast<std::uint32_t>(ids.size());
+  const auto check = [&ids](const engine::Source& source, const engine::RunPlan& plan) {
+    return engine::check_prompt(ids, plan.context_tokens, source.spec.vocab);
+  };
+  LODE_TRY(const LoadedModel loaded, load_model(model, settings, check));
   const families::ModelSpec& spec = loaded.engine->source().spec;
-  const tensor::Meta rows{formats::kPlainF32, tensor::Layout::kRowMajor, {ids.size(), spec.vocab}};
-  LODE_TRY(tensor::Tensor values, tensor::make_tensor(*loaded.ledger, memory::Tag::kScratch, rows,
-                                                      "logits of every token"));
+  const std::span<float> values = loaded.engine->logits();
   Recorder recorder(spec);
   LODE_TRY_STATUS(loaded.engine->model().forward(ids, loaded.engine->cache(), model::Logits::kAll,
-                                                 tensor::floats(values.mutate()),
-                                                 options.layers ? &recorder : nullptr));
+                                                 values, options.layers ? &recorder : nullptr));
   std::vector<checkpoint::TensorToWrite> tensors = {
-      {"logits", formats::Format::kF32, {ids.size(), spec.vocab}, values.view().bytes()}};
+      {"logits", formats::Format::kF32, {ids.size(), spec.vocab}, std::as_bytes(values)}};
   recorder.append_to(tensors);
-  return checkpoint::write_safetensors(options.out, tensors);
+  LODE_TRY_STATUS(checkpoint::write_safetensors(options.out, tensors));
+  return deliver_receipt(model, loaded.receipt);
 }
 
 }  // namespace

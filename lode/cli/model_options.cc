@@ -12,7 +12,7 @@ std::shared_ptr<ModelOptions> add_model_options(CLI::App* command) {
       "Budget for everything, such as 12GiB; default: what is available less a floor");
   command->add_option("--ctx", options->context_tokens,
                       "Tokens of context; default: the model's limit, at most 4096");
-  command->add_option("--threads", options->threads, "Compute threads; default: all processors")
+  command->add_option("-t,--threads", options->threads, "Compute threads; default: all processors")
       ->check(CLI::Range(1, 1024));
   command
       ->add_option("--compute", options->compute,

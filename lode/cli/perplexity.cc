@@ -22,13 +22,12 @@ struct PerplexityOptions {
   bool json = false;
 };
 
-Result<std::vector<std::int32_t>> read_ids(const engine::Engine& engine,
+Result<std::vector<std::int32_t>> read_ids(const text::Tokenizer& tokenizer,
                                            const PerplexityOptions& options) {
   LODE_TRY(const std::string text, read_text_file(options.file));
-  LODE_TRY(const text::Tokenizer* tokenizer, engine.tokenizer());
-  std::vector<std::int32_t> ids = tokenizer->encode(text, {.add_special_tokens = false});
+  std::vector<std::int32_t> ids = tokenizer.encode(text, {.add_special_tokens = false});
   if (options.begin_with.empty()) return ids;
-  const auto first = tokenizer->token_to_id(options.begin_with);
+  const auto first = tokenizer.token_to_id(options.begin_with);
   if (!first) {
     return Error{.code = Code::kUsage,
                  .thing = "--begin-with",
@@ -37,6 +36,11 @@ Result<std::vector<std::int32_t>> read_ids(const engine::Engine& engine,
   }
   ids.insert(ids.begin(), *first);
   return ids;
+}
+
+engine::PerplexityShape shape_of(const engine::RunPlan& plan, const PerplexityOptions& options) {
+  const std::uint32_t window = plan.context_tokens;
+  return {window, options.stride_tokens == 0 ? window : options.stride_tokens};
 }
 
 bool show(std::uint64_t done, std::uint64_t windows) {
@@ -49,20 +53,8 @@ bool show(std::uint64_t done, std::uint64_t windows) {
   return !interrupted();
 }
 
-Status perplexity(const ModelOptions& model, const PerplexityOptions& options) {
-  LODE_TRY(const LoadedModel loaded, load_model(model));
-  LODE_TRY(const std::vector<std::int32_t> ids, read_ids(*loaded.engine, options));
-  const std::uint64_t vocab = loaded.engine->source().spec.vocab;
-  const tensor::Meta rows{formats::kPlainF32, tensor::Layout::kRowMajor, {kLogitsRows, vocab}};
-  LODE_TRY(tensor::Tensor logits, tensor::make_tensor(*loaded.ledger, memory::Tag::kScratch, rows,
-                                                      "logits of 64 positions"));
-  const std::uint32_t window = loaded.plan.context_tokens;
-  const engine::PerplexityShape shape{window,
-                                      options.stride_tokens == 0 ? window : options.stride_tokens};
-  LODE_TRY(const engine::Perplexity result,
-           engine::measure_perplexity(loaded.engine->model(), loaded.engine->cache(), ids, shape,
-                                      tensor::floats(logits.mutate()), show));
-  if (options.json) {
+void print(const engine::Perplexity& result, const engine::PerplexityShape& shape, bool json) {
+  if (json) {
     fmt::print("{}\n",
                json::dump(json::object({{"scored_tokens", result.scored_tokens},
                                         {"mean_nll", result.mean_nll},
@@ -70,12 +62,29 @@ Status perplexity(const ModelOptions& model, const PerplexityOptions& options) {
                                         {"window_tokens", std::int64_t{shape.window_tokens}},
                                         {"stride_tokens", std::int64_t{shape.stride_tokens}}}),
                           2));
-    return {};
+    return;
   }
   fmt::print("perplexity {:.4f}  (mean nll {:.6f} over {} tokens; windows of {}, stride {})\n",
              result.perplexity, result.mean_nll, result.scored_tokens, shape.window_tokens,
              shape.stride_tokens);
-  return {};
+}
+
+Status perplexity(const ModelOptions& model, const PerplexityOptions& options) {
+  LODE_TRY(engine::Settings settings, settings_of(model));
+  settings.logits_rows = kLogitsRows;
+  std::vector<std::int32_t> ids;
+  const auto check = [&](const engine::Source& source, const engine::RunPlan& plan) -> Status {
+    LODE_TRY(const text::Tokenizer* tokenizer, engine::tokenizer_of(source));
+    LODE_TRY(ids, read_ids(*tokenizer, options));
+    return engine::check_windows(shape_of(plan, options), plan.context_tokens, ids.size());
+  };
+  LODE_TRY(const LoadedModel loaded, load_model(model, settings, check));
+  const engine::PerplexityShape shape = shape_of(loaded.plan, options);
+  LODE_TRY(const engine::Perplexity result,
+           engine::measure_perplexity(loaded.engine->model(), loaded.engine->cache(), ids, shape,
+                                      loaded.engine->logits(), show));
+  print(result, shape, options.json);
+  return deliver_receipt(model, loaded.receipt);
 }
 
 }  // namespace

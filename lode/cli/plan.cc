@@ -23,6 +23,7 @@ struct Planned {
   engine::RunPlan plan;
   std::uint32_t largest_context = 0;
   std::uint64_t kv_bytes_per_token = 0;
+  std::vector<engine::Advice> advice;
 };
 
 std::uint64_t kv_bytes_per_token(const engine::Source& source, const engine::RunPlan& plan) {
@@ -40,10 +41,23 @@ Result<Planned> make_plan(const ModelOptions& options) {
   LODE_TRY(engine::RunPlan plan, engine::plan_run(source, settings, machine));
   const std::uint32_t context = engine::largest_context(plan, source);
   const std::uint64_t per_token = kv_bytes_per_token(source, plan);
-  return Planned{std::move(source), std::move(plan), context, per_token};
+  LODE_TRY(std::vector<engine::Advice> advice, engine::advice(plan, source));
+  return Planned{std::move(source), std::move(plan), context, per_token, std::move(advice)};
+}
+
+json::Value advice_json(const Planned& planned) {
+  json::Array list;
+  for (const engine::Advice& advice : planned.advice) {
+    list.push_back(json::object({{"setting", advice.setting},
+                                 {"saved_bytes", advice.saved_bytes},
+                                 {"peak_bytes", advice.peak_bytes},
+                                 {"fits", advice.peak_bytes <= planned.plan.budget.limit_bytes}}));
+  }
+  return json::Value(std::move(list));
 }
 
 json::Value as_json(const Planned& planned) {
+  const memory::StageUse* const over = engine::first_over(planned.plan);
   const engine::RunPlan& plan = planned.plan;
   return json::object({{"family", planned.source.spec.family},
                        {"target", "cpu"},
@@ -62,6 +76,8 @@ json::Value as_json(const Planned& planned) {
                        {"scratch_bytes", plan.scratch_bytes},
                        {"context_tokens", std::int64_t{plan.context_tokens}},
                        {"largest_context_tokens", std::int64_t{planned.largest_context}},
+                       {"breaks_first", over == nullptr ? json::Value() : json::Value(over->name)},
+                       {"advice", advice_json(planned)},
                        {"stages", engine::as_json(plan.stages)}});
 }
 
@@ -86,6 +102,18 @@ std::string stage_table(const engine::RunPlan& plan) {
   return table.text();
 }
 
+void print_advice(const Planned& planned) {
+  const std::uint64_t limit = planned.plan.budget.limit_bytes;
+  if (const memory::StageUse* over = engine::first_over(planned.plan)) {
+    fmt::print("breaks    first in stage \"{}\": {} over the budget\n", over->name,
+               human_bytes(over->peak_total_bytes - limit));
+  }
+  for (const engine::Advice& advice : planned.advice) {
+    fmt::print("would save {:<9} {}{}\n", human_bytes(advice.saved_bytes), advice.setting,
+               !planned.plan.fits() && advice.peak_bytes <= limit ? ", which fits" : "");
+  }
+}
+
 void print_text(const Planned& planned) {
   const engine::RunPlan& plan = planned.plan;
   const families::ModelSpec& spec = planned.source.spec;
@@ -105,6 +133,7 @@ void print_text(const Planned& planned) {
   fmt::print("{}\n", stage_table(plan));
   fmt::print("peak      {} bytes ({})  {}\n", plan.peak_bytes(), human_bytes(plan.peak_bytes()),
              plan.fits() ? "fits" : "DOES NOT FIT");
+  print_advice(planned);
   fmt::print("exact: weights, kv, transient, index.  bounded: tokenizer, page tables, program.\n");
 }
 

@@ -1,7 +1,10 @@
 #include "lode/cli/program.h"
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <new>
+#include <system_error>
 
 #include "lode/base/fmt.h"
 
@@ -19,6 +22,32 @@ std::string exit_codes_text() {
 int report(const Error& error) {
   fmt::print(stderr, "lode: {}\n", to_string(error));
   return info(error.code).exit_status;
+}
+
+// What was printed has arrived, or the user is told: a full disk must not look like success.
+Status flush_output() {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return {};
+  return Error{.code = errno == ENOSPC ? Code::kNoSpace : Code::kIo,
+               .thing = "standard output",
+               .wanted = "all of the answer written",
+               .found = errno != 0 ? std::strerror(errno) : "an error while writing"};
+}
+
+Status run_chosen(const Program& program) {
+  try {
+    LODE_TRY_STATUS(program.chosen());
+    return flush_output();
+  } catch (const std::bad_alloc&) {
+    return Error{.code = Code::kOther,
+                 .thing = "memory of the program itself",
+                 .found = "the system refused an allocation"};
+  } catch (const std::system_error& fault) {  // fmt throws it where a stream cannot be written
+    return Error{.code = fault.code() == std::errc::no_space_on_device ? Code::kNoSpace : Code::kIo,
+                 .thing = "output",
+                 .wanted = "all of the answer written",
+                 .found = fault.what()};
+  }
 }
 
 int parse(Program& program, int argc, const char* const* argv) {
@@ -58,6 +87,7 @@ void add_commands(Program& program) {
   add_tokenize(program);
   add_logits(program);
   add_perplexity(program);
+  add_bench(program);
   add_version(program);
 }
 
@@ -66,14 +96,8 @@ int run_program(int argc, const char* const* argv) {
   add_commands(program);
   const int parsed = parse(program, argc, argv);
   if (parsed >= 0) return parsed;
-  try {
-    const Status done = program.chosen();
-    return done ? 0 : report(done.error());
-  } catch (const std::bad_alloc&) {
-    return report(Error{.code = Code::kOther,
-                        .thing = "memory of the program itself",
-                        .found = "the system refused an allocation"});
-  }
+  const Status done = run_chosen(program);
+  return done ? 0 : report(done.error());
 }
 
 }  // namespace lode::cli

@@ -47,28 +47,31 @@ engine::SamplingParams sampling_of(const RunOptions& options,
   return params;
 }
 
-Result<engine::Request> make_request(const engine::Engine& engine, const RunOptions& options) {
+Result<std::string> prompt_of(const RunOptions& options) {
+  if (options.prompt_file.empty()) return options.prompt;
+  return read_text_file(options.prompt_file);
+}
+
+// Everything that can be wrong with the request is found before the weights are read.
+Result<engine::Request> make_request(const engine::Source& source, const engine::RunPlan& plan,
+                                     const RunOptions& options, std::string_view prompt) {
   engine::Request request;
-  std::string prompt = options.prompt;
-  if (!options.prompt_file.empty()) {
-    LODE_TRY(prompt, read_text_file(options.prompt_file));
-  }
-  LODE_TRY(const text::Tokenizer* tokenizer, engine.tokenizer());
+  LODE_TRY(const text::Tokenizer* tokenizer, engine::tokenizer_of(source));
   request.prompt_ids = tokenizer->encode(prompt, {.add_special_tokens = true});
+  LODE_TRY_STATUS(engine::check_prompt(request.prompt_ids, plan.context_tokens, source.spec.vocab));
   request.max_new_tokens = options.max_new_tokens;
-  request.sampling = sampling_of(options, engine.source().generation);
+  request.sampling = sampling_of(options, source.generation);
+  LODE_TRY_STATUS(engine::check_params(request.sampling, source.spec.vocab));
   request.stops = options.stops;
   if (!options.ignore_end) {
-    LODE_TRY(request.end_ids, engine.end_ids());
+    LODE_TRY(request.end_ids, engine::end_ids_of(source));
   }
-  fmt::print("{}", prompt);
   return request;
 }
 
 bool print_piece(std::string_view piece) {
-  fmt::print("{}", piece);
-  std::fflush(stdout);
-  return !interrupted();
+  const bool written = std::fwrite(piece.data(), 1, piece.size(), stdout) == piece.size();
+  return written && std::fflush(stdout) == 0 && !interrupted();
 }
 
 double per_second(std::size_t count, std::uint64_t us) {
@@ -76,8 +79,15 @@ double per_second(std::size_t count, std::uint64_t us) {
 }
 
 Status run(const ModelOptions& model, const RunOptions& options) {
-  LODE_TRY(const LoadedModel loaded, load_model(model));
-  LODE_TRY(const engine::Request request, make_request(*loaded.engine, options));
+  LODE_TRY(const engine::Settings settings, settings_of(model));
+  LODE_TRY(const std::string prompt, prompt_of(options));
+  engine::Request request;
+  const auto check = [&](const engine::Source& source, const engine::RunPlan& plan) -> Status {
+    LODE_TRY(request, make_request(source, plan, options, prompt));
+    return {};
+  };
+  LODE_TRY(const LoadedModel loaded, load_model(model, settings, check));
+  print_piece(prompt);
   LODE_TRY(const engine::Generation result, loaded.engine->generate(request, print_piece));
   fmt::print("\n");
   fmt::print(stderr, "\nprompt {} tokens, {:.1f}/s; text {} tokens, {:.1f}/s; ended by {}\n",

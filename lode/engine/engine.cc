@@ -14,6 +14,7 @@ Result<std::unique_ptr<Engine>> Engine::start(Source source, const RunPlan& plan
   ledger.begin_stage("scan");
   LODE_TRY(engine->metadata_,
            ledger.reserve(Tag::kMetadata, plan.metadata_bytes, "names, tokenizer, program"));
+  LODE_TRY_STATUS(open_tokenizer(engine->source_));
   LODE_TRY(const std::unique_ptr<io::ReadEngine> reader, loader::make_engine(plan.load));
   LODE_TRY(engine->weights_,
            loader::execute(plan.load, engine->source_.binding, ledger, *reader, progress));
@@ -28,27 +29,10 @@ Status Engine::make_workplace(const RunPlan& plan, memory::Ledger& ledger) {
   LODE_TRY(model_, model::Model::make(ledger, source_.spec, weights_, *kernels, pool_, plan.model));
   LODE_TRY(cache_, model_->make_cache(ledger, plan.context_tokens));
   const std::uint64_t vocab = source_.spec.vocab;
-  const tensor::Meta row{formats::kPlainF32, tensor::Layout::kRowMajor, {vocab}};
-  LODE_TRY(logits_, tensor::make_tensor(ledger, Tag::kScratch, row, "logits of one token"));
+  const tensor::Meta rows{formats::kPlainF32, tensor::Layout::kRowMajor, {plan.logits_rows, vocab}};
+  LODE_TRY(logits_, tensor::make_tensor(ledger, Tag::kScratch, rows, "logits"));
   LODE_TRY(sampler_, ledger.reserve(Tag::kScratch, vocab * kSamplerBytesPerToken, "sampler"));
-  std::error_code absent;
-  if (!std::filesystem::exists(source_.folder / "tokenizer.json", absent)) return {};
-  LODE_TRY(const std::string description, read_tokenizer_file(source_.folder));
-  LODE_TRY(tokenizer_, text::Tokenizer::from_json(description));
   return {};
-}
-
-Result<const text::Tokenizer*> Engine::tokenizer() const {
-  if (tokenizer_) return &*tokenizer_;
-  return Error{.code = Code::kInvalidSource,
-               .thing = "tokenizer.json",
-               .wanted = "a tokenizer beside the weights",
-               .found = "no such file",
-               .where = source_.folder.string()};
-}
-
-Result<std::vector<std::int64_t>> Engine::end_ids() const {
-  return checkpoint::stop_ids(source_.generation, source_.config, std::nullopt);
 }
 
 Result<Generation> Engine::generate(const Request& request, const OnText& on_text) {
@@ -56,7 +40,7 @@ Result<Generation> Engine::generate(const Request& request, const OnText& on_tex
   const Workplace place{.model = &*model_,
                         .cache = &*cache_,
                         .tokenizer = tokens,
-                        .logits = tensor::floats(logits_.mutate())};
+                        .logits = logits().first(source_.spec.vocab)};
   return engine::generate(place, request, on_text);
 }
 

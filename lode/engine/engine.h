@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "lode/base/result.h"
 #include "lode/engine/generate.h"
@@ -14,12 +16,11 @@
 #include "lode/model/model.h"
 #include "lode/parallel/thread_pool.h"
 #include "lode/tensor/tensor.h"
-#include "lode/text/tokenizer.h"
 
 namespace lode::engine {
 
-/// A model that is loaded and ready: weights, threads, one cache, one tokenizer. Everything it
-/// holds is in the ledger, which must outlive it.
+/// A model that is loaded and ready: weights, threads, one cache, one tokenizer, room for logits.
+/// Everything it holds is in the ledger, which must outlive it.
 class Engine {
   struct Key {};  // only `start` makes an engine
 
@@ -29,8 +30,8 @@ class Engine {
   /// Carries out `plan` of `source`: reserves, loads, makes room to work.
   ///
   /// Errors: kOverBudget from the ledger, before any weight is read where the plan does not fit;
-  ///         those of loader::execute; kInterrupted where `progress` was told to stop; those of the
-  ///         tokenizer. Nothing is held then.
+  ///         those of open_tokenizer, before any weight is read, and of loader::execute;
+  ///         kInterrupted where `progress` was told to stop. Nothing is held then.
   static Result<std::unique_ptr<Engine>> start(Source source, const RunPlan& plan,
                                                memory::Ledger& ledger,
                                                loader::Progress* progress = nullptr);
@@ -39,13 +40,12 @@ class Engine {
   model::Model& model() noexcept { return *model_; }
   model::KvCache& cache() noexcept { return *cache_; }
   const loader::WeightSet& weights() const noexcept { return weights_; }
+  parallel::ThreadPool& pool() noexcept { return pool_; }
+  /// Room for the logits that the plan's settings asked for: [logits_rows][vocab].
+  std::span<float> logits() noexcept { return tensor::floats(logits_.mutate()); }
 
   /// Errors: kInvalidSource where the folder has no tokenizer.json.
-  Result<const text::Tokenizer*> tokenizer() const;
-
-  /// The tokens that end a text: generation_config's, config's, and the tokenizer's end token.
-  /// Errors: kInvalidSource where config.json lists no ids.
-  Result<std::vector<std::int64_t>> end_ids() const;
+  Result<const text::Tokenizer*> tokenizer() const { return tokenizer_of(source_); }
 
   /// Continues a text. Errors: those of engine::generate and `tokenizer`.
   Result<Generation> generate(const Request& request, const OnText& on_text);
@@ -56,7 +56,6 @@ class Engine {
   Source source_;
   memory::Reservation metadata_;
   memory::Reservation sampler_;
-  std::optional<text::Tokenizer> tokenizer_;
   loader::WeightSet weights_;
   parallel::ThreadPool pool_;
   std::optional<model::Model> model_;

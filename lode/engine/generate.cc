@@ -21,20 +21,6 @@ std::uint64_t us_since(Clock::time_point begin) {
   return static_cast<std::uint64_t>(passed.count());
 }
 
-Status check_prompt(const Workplace& place, const Request& request) {
-  if (request.prompt_ids.empty()) {
-    return Error{.code = Code::kUsage, .thing = "prompt", .wanted = "at least one token"};
-  }
-  if (request.prompt_ids.size() > place.cache->free_tokens()) {
-    return Error{.code = Code::kUsage,
-                 .thing = "prompt",
-                 .wanted = fmt::format("at most {} tokens", place.cache->free_tokens()),
-                 .found = fmt::format("{}", request.prompt_ids.size()),
-                 .hint = "--ctx makes the context longer"};
-  }
-  return {};
-}
-
 // Turns tokens into text for the listener, holding back what may still become a stop string.
 class TextOut {
  public:
@@ -81,12 +67,38 @@ std::optional<Finish> finished(const Workplace& place, const Request& request, c
 
 }  // namespace
 
+Status check_prompt(std::span<const std::int32_t> ids, std::uint64_t free_tokens,
+                    std::uint64_t vocab) {
+  if (ids.empty()) {
+    return Error{.code = Code::kUsage,
+                 .thing = "prompt",
+                 .wanted = "at least one token",
+                 .found = "no text"};
+  }
+  if (ids.size() > free_tokens) {
+    return Error{.code = Code::kUsage,
+                 .thing = "prompt",
+                 .wanted = fmt::format("at most {} tokens, the context that is left", free_tokens),
+                 .found = fmt::format("{}", ids.size()),
+                 .hint = "--ctx makes the context longer"};
+  }
+  const auto beyond = std::find_if(ids.begin(), ids.end(), [vocab](std::int32_t id) {
+    return id < 0 || static_cast<std::uint64_t>(id) >= vocab;
+  });
+  if (beyond == ids.end()) return {};
+  return Error{.code = Code::kUsage,
+               .thing = fmt::format("token at place {}", beyond - ids.begin()),
+               .wanted = fmt::format("an id below {}, the model's vocabulary", vocab),
+               .found = fmt::format("{}", *beyond)};
+}
+
 std::string_view name(Finish finish) noexcept {
   return kFinishNames[static_cast<std::size_t>(finish)];
 }
 
 Result<Generation> generate(const Workplace& place, const Request& request, const OnText& on_text) {
-  LODE_TRY_STATUS(check_prompt(place, request));
+  LODE_TRY_STATUS(
+      check_prompt(request.prompt_ids, place.cache->free_tokens(), place.model->spec().vocab));
   LODE_TRY(Sampler sampler, Sampler::make(request.sampling, place.model->spec().vocab));
   Generation result;
   const Clock::time_point begin = Clock::now();

@@ -48,6 +48,11 @@ struct Workplace {
   std::span<float> logits;
 };
 
+/// Whether `ids` can be a prompt where the cache has room for `free_tokens`.
+/// Errors: kUsage for none, too many, or a token beyond the vocabulary.
+Status check_prompt(std::span<const std::int32_t> ids, std::uint64_t free_tokens,
+                    std::uint64_t vocab);
+
 /// Gets each piece of text as soon as its characters are whole; returns false to cancel.
 using OnText = std::function<bool(std::string_view)>;
 

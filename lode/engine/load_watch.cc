@@ -50,8 +50,10 @@ Result<LoadWatch> LoadWatch::start(const memory::HeldProbe& probe, const loader:
   return LoadWatch(std::move(shared));
 }
 
+void LoadWatch::stop() { shared_->ticker.reset(); }
+
 Result<KernelFigures> LoadWatch::finish(const checkpoint::TensorIndex& index) {
-  shared_->ticker.reset();
+  stop();
   LODE_TRY(shared_->figures.held_bytes, shared_->probe->exact_held_bytes());
   for (const checkpoint::Shard& shard : index.shards()) {
     LODE_TRY(const std::uint64_t resident, memory::resident_bytes(shard.path));

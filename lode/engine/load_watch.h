@@ -25,6 +25,9 @@ class LoadWatch {
   LoadWatch(LoadWatch&&) noexcept;
   LoadWatch& operator=(LoadWatch&&) noexcept;
 
+  /// Ends the watch: `on_tick` is not called any more.
+  void stop();
+
   /// Ends the watch; the page cache of the sources is asked for now.
   /// Errors: kIo, kUnsupported where the system does not say.
   Result<KernelFigures> finish(const checkpoint::TensorIndex& index);

@@ -15,18 +15,13 @@ Error wrong(std::string_view thing, std::string wanted, std::uint64_t found) {
                .found = fmt::format("{}", found)};
 }
 
-Status check(const PerplexityShape& shape, const model::KvCache& cache, std::size_t num_ids) {
-  const std::uint64_t most = cache.shape().max_tokens;
-  if (shape.window_tokens == 0 || shape.window_tokens > most) {
-    return wrong("--ctx", fmt::format("1 to {} tokens a window", most), shape.window_tokens);
-  }
-  if (shape.stride_tokens == 0 || shape.stride_tokens > shape.window_tokens) {
-    return wrong("--stride", fmt::format("1 to {} tokens", shape.window_tokens),
-                 shape.stride_tokens);
-  }
-  if (num_ids <= shape.window_tokens) {
-    return wrong("text", fmt::format("more than {} tokens, one window", shape.window_tokens),
-                 num_ids);
+Status check_vocabulary(std::span<const std::int32_t> ids, std::uint64_t vocab) {
+  for (const std::int32_t id : ids) {
+    if (id >= 0 && static_cast<std::uint64_t>(id) < vocab) continue;
+    return Error{.code = Code::kUsage,
+                 .thing = "token of the text",
+                 .wanted = fmt::format("an id below {}, the model's vocabulary", vocab),
+                 .found = fmt::format("{}", id)};
   }
   return {};
 }
@@ -67,11 +62,29 @@ Result<double> score_window(model::Model& model, model::KvCache& cache,
 
 }  // namespace
 
+Status check_windows(const PerplexityShape& shape, std::uint64_t cache_tokens,
+                     std::size_t num_ids) {
+  if (shape.window_tokens == 0 || shape.window_tokens > cache_tokens) {
+    return wrong("--ctx", fmt::format("1 to {} tokens a window", cache_tokens),
+                 shape.window_tokens);
+  }
+  if (shape.stride_tokens == 0 || shape.stride_tokens > shape.window_tokens) {
+    return wrong("--stride", fmt::format("1 to {} tokens", shape.window_tokens),
+                 shape.stride_tokens);
+  }
+  if (num_ids <= shape.window_tokens) {
+    return wrong("text", fmt::format("more than {} tokens, one window", shape.window_tokens),
+                 num_ids);
+  }
+  return {};
+}
+
 Result<Perplexity> measure_perplexity(
     model::Model& model, model::KvCache& cache, std::span<const std::int32_t> ids,
     const PerplexityShape& shape, std::span<float> logits,
     const std::function<bool(std::uint64_t, std::uint64_t)>& tick) {
-  LODE_TRY_STATUS(check(shape, cache, ids.size()));
+  LODE_TRY_STATUS(check_windows(shape, cache.shape().max_tokens, ids.size()));
+  LODE_TRY_STATUS(check_vocabulary(ids, model.spec().vocab));
   LODE_CHECK(logits.size() >= model.spec().vocab, "no room for one row of logits");
   const std::uint64_t num_windows =
       (ids.size() - 1 - shape.window_tokens) / shape.stride_tokens + 1;

@@ -23,11 +23,16 @@ struct Perplexity {
   double perplexity = 0;  // exp of it
 };
 
+/// Whether a text of `num_ids` tokens can be cut so, where a cache holds `cache_tokens`.
+/// Errors: kUsage for a window of 0 or beyond the cache, a stride of 0 or above the window, or a
+///         text shorter than a window and a token.
+Status check_windows(const PerplexityShape& shape, std::uint64_t cache_tokens, std::size_t num_ids);
+
 /// Scores `ids`: the token after each position of a window, by the logits there.
 ///
-/// Errors: kUsage for a window of 0, one that the cache cannot hold, a stride of 0 or above the
-///         window, or a text shorter than a window and a token; kOther where logits are not finite.
-/// Memory: logits of `rows` positions, given by the caller: [rows][vocab] floats.
+/// Errors: those of check_windows; kUsage for a token beyond the vocabulary; kOther where logits
+/// are not finite; kInterrupted where `tick` says no. Memory: logits of `rows` positions, given by
+/// the caller: [rows][vocab] floats.
 Result<Perplexity> measure_perplexity(
     model::Model& model, model::KvCache& cache, std::span<const std::int32_t> ids,
     const PerplexityShape& shape, std::span<float> logits,

@@ -53,7 +53,7 @@ StageUse work_stage(const RunPlan& plan, const Source& source, const TagBytes& b
   work.buffer(Tag::kScratch,
               model::scratch_bytes(source.spec, model::scratch_shape(plan.model, plan.threads)));
   work.buffer(Tag::kKvCache, model::kv_cache_bytes(source.spec, kv_shape(plan)));
-  work.buffer(Tag::kScratch, vocab * sizeof(float));
+  work.buffer(Tag::kScratch, plan.logits_rows * vocab * sizeof(float));
   work.reserve(Tag::kScratch, vocab * kSamplerBytesPerToken);
   return work.done();
 }
@@ -107,7 +107,11 @@ std::string largest_consumer(const RunPlan& plan) {
 std::string nearest_setting(const RunPlan& plan, const Source& source) {
   const std::uint32_t context = largest_context(plan, source);
   if (context > 0) return fmt::format("--ctx {} fits", context);
-  return fmt::format("--memory {} fits", plan.peak_bytes());
+  const std::uint64_t peak = plan.peak_bytes();
+  if (memory::decide_budget(plan.machine, peak).limit_bytes >= peak) {
+    return fmt::format("--memory {} fits", peak);
+  }
+  return "no setting of --memory or --ctx fits into what this machine has available";
 }
 
 }  // namespace
@@ -121,10 +125,13 @@ std::uint64_t RunPlan::peak_bytes() const {
 Result<RunPlan> plan_run(const Source& source, const Settings& settings,
                          const memory::MachineMemory& machine) {
   RunPlan plan;
+  plan.settings = settings;
+  plan.machine = machine;
   plan.budget = memory::decide_budget(machine, settings.memory_bytes);
   LODE_TRY(plan.context_tokens, context_of(source, settings));
   plan.threads = settings.threads != 0 ? settings.threads
                                        : static_cast<std::uint32_t>(parallel::hardware_threads());
+  plan.logits_rows = std::max(settings.logits_rows, 1U);
   plan.model = model_options(settings, plan.context_tokens);
   LODE_TRY(plan.load, loader::plan_load(source.binding, source.spec, source.index, settings.load));
   plan.metadata_bytes = metadata_bytes(source) + kProgramBytes;
@@ -151,6 +158,13 @@ std::uint32_t largest_context(const RunPlan& plan, const Source& source) {
     }
   }
   return low;
+}
+
+const StageUse* first_over(const RunPlan& plan) {
+  const auto over = std::find_if(
+      plan.stages.begin(), plan.stages.end(),
+      [&](const StageUse& stage) { return stage.peak_total_bytes > plan.budget.limit_bytes; });
+  return over == plan.stages.end() ? nullptr : &*over;
 }
 
 Status check_fits(const RunPlan& plan, const Source& source) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "lode/base/result.h"
@@ -21,14 +22,18 @@ struct Settings {
   ops::Mode mode = ops::Mode::kFast;
   std::optional<ops::KvFormat> kv_format;  // default: f16 in fast mode, f32 in exact mode
   std::uint32_t chunk_tokens = 256;        // rows of one pass at most
+  std::uint32_t logits_rows = 1;           // positions whose logits are kept at once
   loader::LoadPolicy load{};
 };
 
 /// What one run will hold: the loader's schedule and all that comes after it, against a budget.
 struct RunPlan {
+  Settings settings;  // that it was made from
+  memory::MachineMemory machine;
   memory::Budget budget;
   std::uint32_t context_tokens = 0;
   std::uint32_t threads = 1;
+  std::uint32_t logits_rows = 1;
   model::ModelOptions model;
   loader::LoadPlan load;
 
@@ -54,6 +59,23 @@ Result<RunPlan> plan_run(const Source& source, const Settings& settings,
 /// The largest context that fits the plan's budget with everything else as it is; 0 where none
 /// does.
 std::uint32_t largest_context(const RunPlan& plan, const Source& source);
+
+/// One change of the settings that would lower a plan's peak.
+struct Advice {
+  std::string setting;            // as typed: "--ctx 2048"
+  std::uint64_t peak_bytes = 0;   // of the plan with that change alone
+  std::uint64_t saved_bytes = 0;  // against the plan without it
+};
+
+/// What would lower the peak of `plan`: each change planned by itself, the one that saves most
+/// first. The context that fits (or half of one that fits), a smaller chunk, f16 keys and values,
+/// int8 matrices outside the experts, one thread.
+///
+/// Errors: those of plan_run.
+Result<std::vector<Advice>> advice(const RunPlan& plan, const Source& source);
+
+/// The first stage that does not fit, or null where all do.
+const memory::StageUse* first_over(const RunPlan& plan);
 
 /// Errors: kOverBudget naming need, have, the largest consumer and the nearest setting that fits.
 Status check_fits(const RunPlan& plan, const Source& source);

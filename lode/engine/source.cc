@@ -9,6 +9,14 @@ namespace {
 constexpr const char* kTokenizerFile = "tokenizer.json";
 constexpr std::uint64_t kMaxTokenizerBytes = 64ULL << 20;
 
+Error no_tokenizer(const std::filesystem::path& folder) {
+  return Error{.code = Code::kInvalidSource,
+               .thing = kTokenizerFile,
+               .wanted = "a tokenizer beside the weights",
+               .found = "no such file",
+               .where = folder.string()};
+}
+
 }  // namespace
 
 Result<Source> open_source(const std::filesystem::path& folder) {
@@ -26,7 +34,8 @@ Result<Source> open_source(const std::filesystem::path& folder) {
                 .quant = std::move(quant),
                 .family = family,
                 .spec = std::move(spec),
-                .binding = std::move(binding)};
+                .binding = std::move(binding),
+                .tokenizer = std::nullopt};
 }
 
 std::uint64_t metadata_bytes(const Source& source) {
@@ -36,16 +45,31 @@ std::uint64_t metadata_bytes(const Source& source) {
   return source.index.held_bytes() + source.binding.held_bytes() + tokenizer;
 }
 
+Status open_tokenizer(Source& source) {
+  std::error_code absent;
+  if (source.tokenizer || !std::filesystem::exists(source.folder / kTokenizerFile, absent)) {
+    return {};
+  }
+  LODE_TRY(const std::string description, read_tokenizer_file(source.folder));
+  auto tokenizer = text::Tokenizer::from_json(description);
+  if (!tokenizer) return at(kTokenizerFile, std::move(tokenizer).error());
+  source.tokenizer = *std::move(tokenizer);
+  return {};
+}
+
+Result<const text::Tokenizer*> tokenizer_of(const Source& source) {
+  if (!source.tokenizer) return no_tokenizer(source.folder);
+  return &*source.tokenizer;
+}
+
+Result<std::vector<std::int64_t>> end_ids_of(const Source& source) {
+  return checkpoint::stop_ids(source.generation, source.config, std::nullopt);
+}
+
 Result<std::string> read_tokenizer_file(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / kTokenizerFile;
   LODE_TRY(std::optional<std::string> text, checkpoint::read_small_file(path, kMaxTokenizerBytes));
-  if (!text) {
-    return Error{.code = Code::kInvalidSource,
-                 .thing = kTokenizerFile,
-                 .wanted = "a tokenizer beside the weights",
-                 .found = "no such file",
-                 .where = folder.string()};
-  }
+  if (!text) return no_tokenizer(folder);
   return *std::move(text);
 }
 

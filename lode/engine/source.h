@@ -2,6 +2,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "lode/base/result.h"
 #include "lode/checkpoint/generation_config.h"
@@ -10,6 +13,7 @@
 #include "lode/checkpoint/tensor_index.h"
 #include "lode/families/family.h"
 #include "lode/loader/binding.h"
+#include "lode/text/tokenizer.h"
 
 namespace lode::engine {
 
@@ -24,6 +28,7 @@ struct Source {
   const families::Family* family = nullptr;
   families::ModelSpec spec;
   loader::Binding binding;
+  std::optional<text::Tokenizer> tokenizer;  // after open_tokenizer, where the folder has one
 };
 
 /// Reads headers and configs of `folder`, and binds every tensor to its role.
@@ -35,6 +40,18 @@ Result<Source> open_source(const std::filesystem::path& folder);
 /// What a source and its tokenizer hold for as long as the model runs, in bytes: exact for index
 /// and binding, the bound of text::tokenizer_bytes_bound for the tokenizer.
 std::uint64_t metadata_bytes(const Source& source);
+
+/// Reads the folder's tokenizer.json into `source`, where there is one and it has not been read.
+/// Errors: those of read_tokenizer_file and text::Tokenizer::from_json.
+Status open_tokenizer(Source& source);
+
+/// The tokenizer that open_tokenizer has found.
+/// Errors: kInvalidSource where the folder has no tokenizer.json.
+Result<const text::Tokenizer*> tokenizer_of(const Source& source);
+
+/// The tokens that end a text: generation_config's and config's.
+/// Errors: kInvalidSource where config.json lists no ids.
+Result<std::vector<std::int64_t>> end_ids_of(const Source& source);
 
 /// tokenizer.json of the folder.
 /// Errors: kInvalidSource where there is none, kIo.
