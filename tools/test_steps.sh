@@ -1,7 +1,7 @@
 # Sourced by ./lode-test: steps that are timed, logged, counted and named when they fail or are skipped.
 passed=0 failed=0 skipped=0
 failures=() skips=()
-began=$SECONDS
+began=$SECONDS cpu=0
 
 part() { printf '\n== %s\n' "$*"; }
 
@@ -11,11 +11,27 @@ skip() {  # what why
   printf '  %-28s SKIPPED: %s\n' "$1" "$2"
 }
 
-# report NAME BEGAN STATUS LOG: one line; and the log's end where it failed.
+# What the finished children have taken of the processors, into cpu; in hundredths of a second. The builtin
+# is asked in this shell: in a subshell it would know of no children.
+read_cpu() {
+  local minutes seconds total=0 word
+  times >build/logs/times
+  for word in $(tail -n 1 build/logs/times); do
+    minutes=${word%m*} seconds=${word#*m}
+    seconds=${seconds%s}
+    total=$((total + minutes * 6000 + 10#${seconds//[.,]/} / 10))
+  done
+  cpu=$total
+}
+
+# report NAME BEGAN STATUS LOG: one line, with time by the clock and time of the processors; and the log's end
+# where it failed.
 report() {
-  local took=$((SECONDS - $2))
+  local took=$((SECONDS - $2)) cpu_before=$cpu cpu_took
+  read_cpu
+  cpu_took=$(((cpu - cpu_before) / 100))
   if [ "$3" = 0 ]; then
-    printf '  %-28s ok  %4d s  %s\n' "$1" "$took" "${5:-}"
+    printf '  %-28s ok %5d s %5d s cpu  %s\n' "$1" "$took" "$cpu_took" "${5:-}"
   else
     failures+=("$1")
     printf '  %-28s FAILED %d s (log: %s)\n' "$1" "$took" "$4"
@@ -126,7 +142,7 @@ finish() {
   printf '\n'
   for one in "${skips[@]}"; do echo "skipped: $one"; done
   for one in "${failures[@]}"; do echo "failed: $one"; done
-  echo "took $((SECONDS - began)) s"
+  echo "took $((SECONDS - began)) s, $((cpu / 100)) s of processors"
   echo "$passed passed, $failed failed, $skipped skipped"
   [ "$failed" = 0 ]
   exit
