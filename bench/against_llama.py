@@ -67,7 +67,8 @@ def main():
         theirs = statistics.median(llama[tag] for _, llama in rounds)
         line = (f"{tag}: lode {ours:.1f} tok/s, llama.cpp {theirs:.1f}; ratio {statistics.median(ratios):.2f} "
                 f"({min(ratios):.2f}-{max(ratios):.2f})")
-        shares = [lode[tag]["bandwidth_share"] for lode, _ in rounds if "bandwidth_share" in lode[tag]]
+        shares = [lode[tag]["bandwidth_share"] for lode, _ in rounds]
+        shares = [share for share in shares if share is not None]
         if shares:
             line += f"; {statistics.median(shares):.0%} of the measured read bandwidth"
         print(line)

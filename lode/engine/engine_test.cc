@@ -7,6 +7,7 @@
 
 #include "lode/engine/receipt.h"
 #include "lode/engine/test_engine.h"
+#include "tests/support/checkpoint_files.h"
 
 namespace lode::engine {
 namespace {
@@ -126,10 +127,9 @@ TEST(Engine, RunsWithoutATokenizerButTellsWhoAsksForText) {
 
 TEST(Engine, ADamagedTokenizerIsFoundBeforeTheWeightsAreRead) {
   Source source = source_of(story_folder());
-  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "bad_tokens";
-  std::filesystem::create_directories(folder);
-  std::ofstream(folder / "tokenizer.json") << "{\"model\": 1}";
-  source.folder = folder;
+  const testing_support::TempFolder folder;
+  folder.write("tokenizer.json", "{\"model\": 1}");
+  source.folder = folder.path();
   const RunPlan plan = plan_of(source, small_settings());
   memory::Ledger ledger(plan.budget.limit_bytes);
   loader::Progress progress;
