@@ -52,7 +52,8 @@ Result<LoadedModel> load_model(const ModelOptions& options, const engine::Settin
   LODE_TRY(const memory::MachineMemory machine, memory::read_machine_memory());
   LODE_TRY(engine::Source source, engine::open_source(options.folder));
   LODE_TRY(engine::RunPlan plan, engine::plan_run(source, settings, machine));
-  if (!plan.budget.warning.empty()) fmt::print(stderr, "lode: warning: {}\n", plan.budget.warning);
+  if (!plan.budget.warning.empty())
+    write_standard_error(fmt::format("lode: warning: {}\n", plan.budget.warning));
   LODE_TRY_STATUS(engine::check_fits(plan, source));
   LODE_TRY_STATUS(engine::open_tokenizer(source));
   if (before) LODE_TRY_STATUS(before(source, plan));
@@ -62,7 +63,7 @@ Result<LoadedModel> load_model(const ModelOptions& options, const engine::Settin
 }
 
 Status deliver_receipt(const ModelOptions& options, const engine::Receipt& receipt) {
-  fmt::print(stderr, "\n{}", engine::as_text(receipt));
+  write_standard_error(fmt::format("\n{}", engine::as_text(receipt)));
   if (!options.receipt.empty()) {
     LODE_TRY_STATUS(
         write_text_file(options.receipt, json::dump(engine::as_json(receipt), 2) + "\n"));

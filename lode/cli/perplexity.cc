@@ -46,9 +46,10 @@ engine::PerplexityShape shape_of(const engine::RunPlan& plan, const PerplexityOp
 bool show(std::uint64_t done, std::uint64_t windows) {
   if (isatty(STDERR_FILENO) != 0) {
     const auto bars = static_cast<int>(done * 40 / windows);
-    fmt::print(stderr, "\r[{:<40}] {}/{} windows", std::string(static_cast<std::size_t>(bars), '='),
-               done, windows);
-    if (done == windows) fmt::print(stderr, "\r\x1b[K");
+    write_standard_error(fmt::format("\r[{:<40}] {}/{} windows",
+                                     std::string(static_cast<std::size_t>(bars), '='), done,
+                                     windows));
+    if (done == windows) write_standard_error("\r\x1b[K");
   }
   return !interrupted();
 }

@@ -1,12 +1,15 @@
 #include "lode/cli/program.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <new>
 #include <system_error>
 
 #include "lode/base/fmt.h"
+#include "lode/cli/text_file.h"
 
 namespace lode::cli {
 namespace {
@@ -20,24 +23,25 @@ std::string exit_codes_text() {
 }
 
 int report(const Error& error) {
-  fmt::print(stderr, "lode: {}\n", to_string(error));
+  write_standard_error(fmt::format("lode: {}\n", to_string(error)));
   return info(error.code).exit_status;
 }
 
-// What was printed has arrived, or the user is told: a full disk must not look like success.
-Status flush_output() {
-  errno = 0;
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return {};
-  return Error{.code = errno == ENOSPC ? Code::kNoSpace : Code::kIo,
-               .thing = "standard output",
-               .wanted = "all of the answer written",
-               .found = errno != 0 ? std::strerror(errno) : "an error while writing"};
+// A file that is opened must not become standard output because the caller had closed that. What is
+// put there instead fails as a closed stream does.
+void hold_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(stream, F_GETFD) != -1 || errno != EBADF) continue;
+    // The lowest free number is this one: those below it are open by now.
+    if (open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
+  }
 }
 
 Status run_chosen(const Program& program) {
   try {
     LODE_TRY_STATUS(program.chosen());
-    return flush_output();
+    // A full disk must not look like success.
+    return write_standard_output("");
   } catch (const std::bad_alloc&) {
     return Error{.code = Code::kOther,
                  .thing = "memory of the program itself",
@@ -92,6 +96,7 @@ void add_commands(Program& program) {
 }
 
 int run_program(int argc, const char* const* argv) {
+  hold_standard_streams();
   Program program;
   add_commands(program);
   const int parsed = parse(program, argc, argv);

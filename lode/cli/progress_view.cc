@@ -7,12 +7,13 @@
 
 #include "lode/base/bytes.h"
 #include "lode/base/fmt.h"
+#include "lode/cli/text_file.h"
 #include "lode/json/json.h"
 
 namespace lode::cli {
 namespace {
 
-constexpr std::chrono::milliseconds kShowEvery{200};
+constexpr std::chrono::milliseconds kShowEvery{100};
 
 }  // namespace
 
@@ -46,24 +47,23 @@ void ProgressView::show(double seconds) {
   const double left =
       rate > 0 ? static_cast<double>(total - std::min(total, finished)) / rate : 0.0;
   if (form_ == Form::kJson) {
-    fmt::print(stderr, "{}\n",
-               json::dump(json::object({{"phase", phase()},
-                                        {"finished_bytes", finished},
-                                        {"total_bytes", total},
-                                        {"bytes_per_second", rate},
-                                        {"left_seconds", left}})));
+    write_standard_error(fmt::format("{}\n", json::dump(json::object({{"phase", phase()},
+                                                                      {"finished_bytes", finished},
+                                                                      {"total_bytes", total},
+                                                                      {"bytes_per_second", rate},
+                                                                      {"left_seconds", left}}))));
     return;
   }
   shown_ = true;
-  fmt::print(stderr, "\rloading {:>3}%  {} of {}  {}/s  {}  {:.0f} s left   ",
-             total == 0 ? 100 : finished * 100 / total, human_bytes(finished), human_bytes(total),
-             human_bytes(static_cast<std::uint64_t>(rate)), phase(), left);
-  std::fflush(stderr);
+  write_standard_error(fmt::format("\rloading {:>3}%  {} of {}  {}/s  {}  {:.0f} s left   ",
+                                   total == 0 ? 100 : finished * 100 / total, human_bytes(finished),
+                                   human_bytes(total),
+                                   human_bytes(static_cast<std::uint64_t>(rate)), phase(), left));
 }
 
 void ProgressView::finish() {
   if (form_ == Form::kJson) show(std::chrono::duration<double>(Clock::now() - begin_).count());
-  if (shown_) fmt::print(stderr, "\r\x1b[K");
+  if (shown_) write_standard_error("\r\x1b[K");
   shown_ = false;
 }
 

@@ -69,10 +69,18 @@ Result<engine::Request> make_request(const engine::Source& source, const engine:
   return request;
 }
 
-bool print_piece(std::string_view piece) {
-  const bool written = std::fwrite(piece.data(), 1, piece.size(), stdout) == piece.size();
-  return written && std::fflush(stdout) == 0 && !interrupted();
-}
+// Prints a text as it comes, until that fails or Ctrl-C is pressed.
+class Printer {
+ public:
+  bool print(std::string_view piece) {
+    if (status_) status_ = write_standard_output(piece);
+    return status_.has_value() && !interrupted();
+  }
+  const Status& status() const { return status_; }
+
+ private:
+  Status status_;
+};
 
 double per_second(std::size_t count, std::uint64_t us) {
   return us == 0 ? 0.0 : static_cast<double>(count) * 1e6 / static_cast<double>(us);
@@ -87,13 +95,18 @@ Status run(const ModelOptions& model, const RunOptions& options) {
     return {};
   };
   LODE_TRY(const LoadedModel loaded, load_model(model, settings, check));
-  print_piece(prompt);
-  LODE_TRY(const engine::Generation result, loaded.engine->generate(request, print_piece));
+  Printer printer;
+  printer.print(prompt);
+  LODE_TRY(const engine::Generation result,
+           loaded.engine->generate(request,
+                                   [&](std::string_view piece) { return printer.print(piece); }));
+  LODE_TRY_STATUS(printer.status());
   fmt::print("\n");
-  fmt::print(stderr, "\nprompt {} tokens, {:.1f}/s; text {} tokens, {:.1f}/s; ended by {}\n",
-             request.prompt_ids.size(), per_second(request.prompt_ids.size(), result.prompt_us),
-             result.ids.size(), per_second(result.ids.size(), result.decode_us),
-             engine::name(result.finish));
+  write_standard_error(
+      fmt::format("\nprompt {} tokens, {:.1f}/s; text {} tokens, {:.1f}/s; ended by {}\n",
+                  request.prompt_ids.size(),
+                  per_second(request.prompt_ids.size(), result.prompt_us), result.ids.size(),
+                  per_second(result.ids.size(), result.decode_us), engine::name(result.finish)));
   LODE_TRY_STATUS(deliver_receipt(model, loaded.receipt));
   if (result.finish != engine::Finish::kCancelled) return {};
   return Error{.code = Code::kInterrupted, .thing = "run", .found = "interrupted"};

@@ -20,7 +20,10 @@ struct Close {
 using File = std::unique_ptr<std::FILE, Close>;
 
 Error file_error(const std::string& path, const char* wanted) {
-  return Error{.code = Code::kIo, .thing = path, .wanted = wanted, .found = std::strerror(errno)};
+  return Error{.code = errno == ENOSPC ? Code::kNoSpace : Code::kIo,
+               .thing = path,
+               .wanted = wanted,
+               .found = errno != 0 ? std::strerror(errno) : "an error while writing"};
 }
 
 }  // namespace
@@ -44,6 +47,19 @@ Status write_text_file(const std::string& path, std::string_view text) {
   const bool written = std::fwrite(text.data(), 1, text.size(), file.get()) == text.size();
   if (std::fclose(file.release()) != 0 || !written) return file_error(path, "room to write");
   return {};
+}
+
+Status write_standard_output(std::string_view text) {
+  errno = 0;
+  const bool failed_before = std::ferror(stdout) != 0;
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (std::fflush(stdout) == 0 && written && !failed_before) return {};
+  return file_error("standard output", "all of the answer written");
+}
+
+void write_standard_error(std::string_view text) noexcept {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
 }
 
 Result<std::vector<std::int32_t>> parse_ids(std::string_view json_text) {

@@ -14,8 +14,15 @@ namespace lode::cli {
 Result<std::string> read_text_file(const std::string& path);
 
 /// Writes `text` as the whole of a file.
-/// Errors: kIo naming the file.
+/// Errors: kIo or kNoSpace naming the file.
 Status write_text_file(const std::string& path, std::string_view text);
+
+/// Prints `text` and sees to it that it has arrived; also what was printed before it.
+/// Errors: kNoSpace, kIo.
+Status write_standard_output(std::string_view text);
+
+/// Prints `text` on standard error at once. Where nobody listens nothing is said.
+void write_standard_error(std::string_view text) noexcept;
 
 /// Token ids out of JSON: a list of whole numbers, or an object with such a list under "ids".
 /// Errors: kInvalidSource for other JSON, kUsage for a number that is no id.
