@@ -164,7 +164,9 @@ void print_text(const Findings& found) {
   for (const std::string& note : notes_of(found)) fmt::print("note      {}\n", note);
   for (const Candidate& candidate : candidates(found)) {
     fmt::print("as {:<18} {}\n", candidate.family,
-               candidate.fault.empty() ? "every tensor would have its role" : candidate.fault);
+               candidate.fault.empty()
+                   ? "every tensor would have its role; the arithmetic may differ"
+                   : candidate.fault);
   }
   if (found.binding) {
     for (const std::string& line : found.binding->ignored) fmt::print("ignored   {}\n", line);
