@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "lode/engine/test_engine.h"
+#include "tests/support/sanitizers.h"
 
 namespace lode::engine {
 namespace {
@@ -123,6 +124,7 @@ TEST(Perplexity, StopsWhereTheListenerSaysNo) {
 }
 
 TEST(Perplexity, OfTheStoryModelOnTheHeldOutBookIsWithinAPercentOfTheReference) {
+  if (testing_support::kSanitized) GTEST_SKIP() << "44288 tokens take minutes under a sanitizer";
   const json::Value reference = story_reference();
   Settings settings;
   settings.logits_rows = 64;
