@@ -1,5 +1,6 @@
 #include "lode/base/result.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -30,6 +31,20 @@ constexpr std::array kCodes = {
     CodeInfo{Code::kInterrupted, "interrupted", 130, 499, "KeyboardInterrupt", "interrupted"},
 };
 
+// Parts of a message quote files that may be hostile. A terminal takes control characters for
+// orders, and a text of any length for a line.
+std::string in_one_line(std::string_view part) {
+  constexpr std::size_t kMaxBytes = 2000;
+  const bool cut = part.size() > kMaxBytes;
+  std::size_t keep = cut ? kMaxBytes : part.size();
+  // Not within a character of UTF-8.
+  while (cut && keep > 0 && (static_cast<unsigned char>(part[keep]) & 0xC0) == 0x80) --keep;
+  std::string text(part.substr(0, keep));
+  std::ranges::replace_if(
+      text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }, '?');
+  return cut ? text + "..." : text;
+}
+
 }  // namespace
 
 void check_failed(const char* condition, const char* message, const char* file, int line) noexcept {
@@ -42,11 +57,13 @@ std::span<const CodeInfo> code_table() noexcept { return kCodes; }
 const CodeInfo& info(Code code) noexcept { return kCodes[static_cast<std::size_t>(code)]; }
 
 std::string to_string(const Error& error) {
-  std::string text = error.thing;
-  if (!error.wanted.empty()) text += ": want " + error.wanted;
-  if (!error.found.empty()) text += (error.wanted.empty() ? ": " : ", found ") + error.found;
-  if (!error.where.empty()) text += " (" + error.where + ")";
-  if (!error.hint.empty()) text += "; " + error.hint;
+  std::string text = in_one_line(error.thing);
+  if (!error.wanted.empty()) text += ": want " + in_one_line(error.wanted);
+  if (!error.found.empty()) {
+    text += (error.wanted.empty() ? ": " : ", found ") + in_one_line(error.found);
+  }
+  if (!error.where.empty()) text += " (" + in_one_line(error.where) + ")";
+  if (!error.hint.empty()) text += "; " + in_one_line(error.hint);
   return text;
 }
 

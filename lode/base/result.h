@@ -55,7 +55,8 @@ struct Error {
   std::string hint{};
 };
 
-/// One line: "thing: want W, found F (where); hint".
+/// One line: "thing: want W, found F (where); hint". Fit for a terminal whatever a file had in it:
+/// control characters become '?', a part of more than 2000 bytes is cut.
 std::string to_string(const Error& error);
 
 /// Adds where the error happened, outermost place first; used on the way up.

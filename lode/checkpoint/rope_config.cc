@@ -17,6 +17,16 @@ std::string prefix_of(const HfConfig& config, std::string_view layer_type) {
   return config.has({"rope_parameters"}) ? "rope_parameters" : "rope_scaling";
 }
 
+// Settings of a kind that we do not read would be taken for none.
+Status check_object(const HfConfig& config, const std::string& prefix) {
+  const json::Value* const value = config.find({prefix});
+  if (value == nullptr || value->as_object() != nullptr) return {};
+  return Error{.code = Code::kInvalidSource,
+               .thing = fmt::format("{} in the config", prefix),
+               .wanted = "an object",
+               .found = std::string(value->kind())};
+}
+
 Status read_float(const HfConfig& config, Keys keys, std::optional<double>& out) {
   if (!config.has(keys)) return {};
   LODE_TRY(out, config.get_float(keys));
@@ -46,6 +56,7 @@ Result<RopeConfig> read_rope(const HfConfig& config, std::string_view layer_type
   RopeConfig rope;
   const std::string prefix = prefix_of(config, layer_type);
   const auto in = [&](std::string_view key) { return fmt::format("{}.{}", prefix, key); };
+  LODE_TRY_STATUS(check_object(config, prefix));
   LODE_TRY(rope.type, config.get_string({in("rope_type"), in("type")}, "default"));
   if (rope.type == "su") rope.type = "longrope";
   if (rope.type == "mrope") rope.type = "default";

@@ -79,5 +79,18 @@ TEST(RopeConfig, NamesThePathOfAWrongValue) {
   EXPECT_THAT(to_string(rope.error()), HasSubstr("rope_scaling.factor"));
 }
 
+TEST(RopeConfig, RefusesSettingsThatAreNoObject) {
+  for (const char* text : {R"({"rope_scaling":"yarn"})", R"({"rope_scaling":[]})",
+                           R"({"rope_parameters":[{"rope_type":"yarn","factor":4.0}]})"}) {
+    const Result<HfConfig> config = HfConfig::parse(text);
+    ASSERT_TRUE(config);
+    const Result<RopeConfig> rope = read_rope(*config, "");
+    ASSERT_FALSE(rope) << text;
+    EXPECT_EQ(rope.error().code, Code::kInvalidSource);
+    EXPECT_THAT(rope.error().thing, HasSubstr("rope_"));
+  }
+  EXPECT_EQ(rope_of(R"({"rope_scaling":null})").type, "default");
+}
+
 }  // namespace
 }  // namespace lode::checkpoint

@@ -63,6 +63,22 @@ class PartialFile {
   bool kept_ = false;
 };
 
+// Where the file is to be renamed to: links are followed, because a rename would replace the link.
+// A device or a pipe must not be replaced by a file.
+Result<std::filesystem::path> place_of(const std::filesystem::path& path) {
+  std::error_code fault;
+  const std::filesystem::file_status status = std::filesystem::status(path, fault);
+  if (!std::filesystem::exists(status)) return path;
+  if (!std::filesystem::is_regular_file(status)) {
+    return Error{.code = Code::kIo,
+                 .thing = path.string(),
+                 .wanted = "a regular file to replace, or a new name",
+                 .found = std::filesystem::is_directory(status) ? "a folder" : "a special file"};
+  }
+  const std::filesystem::path place = std::filesystem::canonical(path, fault);
+  return fault ? path : place;
+}
+
 Status check_tensor(const TensorToWrite& tensor, std::set<std::string>& names) {
   std::uint64_t bits = formats::info(tensor.format).bits;
   for (const std::uint64_t dim : tensor.dims) bits = checked_mul(bits, dim).value_or(0);
@@ -105,7 +121,8 @@ Status write_safetensors(const std::filesystem::path& path,
   std::set<std::string> names;
   for (const TensorToWrite& tensor : tensors) LODE_TRY_STATUS(check_tensor(tensor, names));
 
-  const std::filesystem::path partial = path.string() + ".partial";
+  LODE_TRY(const std::filesystem::path place, place_of(path));
+  const std::filesystem::path partial = place.string() + ".partial";
   PartialFile file(partial);
   if (!file.open()) return refused(partial, "to be created");
   const std::string header = header_text(tensors);
@@ -113,7 +130,7 @@ Status write_safetensors(const std::filesystem::path& path,
   LODE_TRY_STATUS(file.write(std::as_bytes(std::span(&header_bytes, 1))));
   LODE_TRY_STATUS(file.write(std::as_bytes(std::span(header))));
   for (const TensorToWrite& tensor : tensors) LODE_TRY_STATUS(file.write(tensor.bytes));
-  return file.keep_as(path);
+  return file.keep_as(place);
 }
 
 }  // namespace lode::checkpoint

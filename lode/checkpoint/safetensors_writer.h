@@ -21,9 +21,11 @@ struct TensorToWrite {
 };
 
 /// Writes one safetensors file, tensors in the order given, data beginning on a multiple of 8. The
-/// file appears under its name when it is whole: a partial one is never left behind.
+/// file appears under its name when it is whole: a partial one is never left behind. A link is
+/// followed.
 ///
-/// Errors: kUsage where a tensor's bytes do not fit its dims or two have one name; kNoSpace; kIo.
+/// Errors: kUsage where a tensor's bytes do not fit its dims or two have one name; kNoSpace; kIo,
+/// also where `path` is a folder, a device or a pipe.
 /// Source: checkpoints_models 1.1.
 Status write_safetensors(const std::filesystem::path& path, std::span<const TensorToWrite> tensors);
 

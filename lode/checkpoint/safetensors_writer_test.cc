@@ -2,8 +2,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <array>
+#include <fstream>
 
 #include "lode/checkpoint/tensor_index.h"
 
@@ -57,6 +59,34 @@ TEST(SafetensorsWriter, SaysWhereItCannotWrite) {
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().code, Code::kIo);
   EXPECT_THAT(to_string(status.error()), HasSubstr("/nowhere/at/all.safetensors"));
+}
+
+TEST(SafetensorsWriter, DoesNotReplaceAPipeOrAFolder) {
+  const std::filesystem::path pipe = temporary("writer.pipe");
+  std::filesystem::remove(pipe);
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const std::filesystem::path folder = temporary("writer.folder");
+  std::filesystem::create_directory(folder);
+  for (const std::filesystem::path& path : {pipe, folder}) {
+    const Status written = write_safetensors(path, {});
+    ASSERT_FALSE(written) << path;
+    EXPECT_EQ(written.error().code, Code::kIo);
+    EXPECT_EQ(written.error().thing, path.string());
+    EXPECT_FALSE(std::filesystem::exists(path.string() + ".partial"));
+  }
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  EXPECT_TRUE(std::filesystem::is_directory(folder));
+}
+
+TEST(SafetensorsWriter, WritesWhereALinkLeadsAndLeavesTheLink) {
+  const std::filesystem::path file = temporary("writer.target");
+  const std::filesystem::path link = temporary("writer.link");
+  std::filesystem::remove(link);
+  std::ofstream(file) << "old";
+  std::filesystem::create_symlink(file, link);
+  ASSERT_TRUE(write_safetensors(link, {}));
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_TRUE(open_file(file));
 }
 
 }  // namespace
