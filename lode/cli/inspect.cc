@@ -132,8 +132,8 @@ json::Value as_json(const Findings& found) {
 void print_dtypes(const Findings& found) {
   Table table({"dtype", "tensors", "bytes", ""}, {1, 2});
   for (const engine::DtypeShare& share : engine::dtype_shares(found.index)) {
-    table.add({share.dtype, fmt::format("{}", share.num_tensors), fmt::format("{}", share.bytes),
-               human_bytes(share.bytes)});
+    table.add({checkpoint::printable(share.dtype), fmt::format("{}", share.num_tensors),
+               fmt::format("{}", share.bytes), human_bytes(share.bytes)});
   }
   fmt::print("{}\n", table.text());
 }
@@ -152,10 +152,11 @@ void print_text(const Findings& found) {
   fmt::print("files     {} shards, {} tensors, {}\n", found.index.shards().size(),
              found.index.tensors().size(), human_bytes(found.index.tensor_bytes()));
   if (found.config) {
-    fmt::print("config    {} ({})\n", found.config->architecture(), found.config->model_type());
+    fmt::print("config    {} ({})\n", checkpoint::printable(found.config->architecture()),
+               checkpoint::printable(found.config->model_type()));
   }
   if (found.quant && !found.quant->algorithm.empty()) {
-    fmt::print("quantised {} ({})\n", found.quant->algorithm,
+    fmt::print("quantised {} ({})\n", checkpoint::printable(found.quant->algorithm),
                checkpoint::info(found.quant->dialect).quant_method);
   }
   fmt::print("\n");

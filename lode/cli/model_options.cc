@@ -47,8 +47,8 @@ void add_load_options(CLI::App* command, const std::shared_ptr<ModelOptions>& op
 
 Result<engine::Settings> settings_of(const ModelOptions& options) {
   engine::Settings settings;
-  if (!options.memory.empty()) {
-    auto bytes = parse_bytes(options.memory);
+  if (options.memory) {
+    auto bytes = parse_bytes(*options.memory);
     if (!bytes) return at("--memory", std::move(bytes).error());
     settings.memory_bytes = *bytes;
   }

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "lode/base/result.h"
@@ -12,7 +13,7 @@ namespace lode::cli {
 /// The options that every command which plans or runs a model shares, as they were typed.
 struct ModelOptions {
   std::string folder;
-  std::string memory;
+  std::optional<std::string> memory;
   std::uint32_t context_tokens = 0;
   std::uint32_t threads = 0;
   std::uint32_t chunk_tokens = 256;

@@ -149,6 +149,20 @@ TEST(ExitStatus, IsThatOfIoForAFileThatIsNotThere) {
   EXPECT_EQ(lode({"plan", kStory, "--svg", temp("no/such/folder.svg")}).status, io);
 }
 
+// The ledger does not see a text: one that cannot fit the context is not read into memory.
+TEST(ExitStatus, Is2ForAPromptFileThatNoContextHolds) {
+  const Answer answer = lode({"run", kStory, "--prompt-file", "/dev/zero", "--ctx", "64"});
+  EXPECT_EQ(answer.status, 2);
+  EXPECT_THAT(answer.err, HasSubstr("/dev/zero: want at most 1048576 bytes, found more (64"));
+}
+
+// A script whose variable is not set must not run without its bound.
+TEST(ExitStatus, Is2ForAMemoryThatIsEmpty) {
+  const Answer answer = lode({"plan", kStory, "--memory", ""});
+  EXPECT_EQ(answer.status, 2);
+  EXPECT_THAT(answer.err, HasSubstr("--memory"));
+}
+
 // A folder whose config names another model, with the story model's tensors.
 std::string stranger() {
   const std::string folder = temp("stranger");
@@ -168,6 +182,19 @@ std::string stranger() {
 TEST(ExitStatus, Is11ForAFamilyThatWeDoNotKnow) {
   EXPECT_EQ(lode({"plan", stranger()}).status, 11);
   EXPECT_EQ(lode({"inspect", stranger()}).status, 11);
+}
+
+TEST(Inspect, ShowsNoControlCharactersOfTheFiles) {
+  std::filesystem::create_directories(temp("orders"));
+  write_temp("orders/config.json",
+             R"({"architectures": ["\u001b[31mX"], "model_type": "\u001b]0;x\u0007"})");
+  write_temp("orders/model.safetensors",
+             testing_support::with_header(
+                 R"({"a":{"dtype":"\u001b[2J","shape":[1],"data_offsets":[0,1]}})", 1));
+  const Answer answer = lode({"inspect", temp("orders")});
+  EXPECT_THAT(answer.out, HasSubstr("?[31mX (?]0;x?)"));
+  EXPECT_THAT(answer.out, HasSubstr("?[2J"));
+  EXPECT_EQ((answer.out + answer.err).find_first_of("\x1b\a"), std::string::npos);
 }
 
 TEST(Inspect, OfAStrangerSaysWhatItHoldsAndWhichFamilyItWouldFit) {

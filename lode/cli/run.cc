@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <cstdio>
 #include <optional>
 
+#include "lode/base/bytes.h"
 #include "lode/base/fmt.h"
 #include "lode/cli/loaded_model.h"
 #include "lode/cli/program.h"
@@ -47,9 +49,20 @@ engine::SamplingParams sampling_of(const RunOptions& options,
   return params;
 }
 
-Result<std::string> prompt_of(const RunOptions& options) {
+// A text lies outside the ledger. What cannot fit the context is therefore not even read, unless
+// it is small: tokens of a text have 4 or 5 bytes on average, never 64.
+constexpr std::size_t kAnyPromptBytes = kMiB;
+constexpr std::size_t kPromptBytesAToken = 64;
+
+Result<std::string> prompt_of(const RunOptions& options, const engine::RunPlan& plan) {
   if (options.prompt_file.empty()) return options.prompt;
-  return read_text_file(options.prompt_file);
+  Result<std::string> prompt = read_text_file(
+      options.prompt_file, std::max(kAnyPromptBytes, plan.context_tokens * kPromptBytesAToken));
+  if (prompt || prompt.error().code != Code::kUsage) return prompt;
+  Error error = std::move(prompt).error();
+  error.where = fmt::format("{} tokens of context", plan.context_tokens);
+  error.hint = "--ctx makes the context longer";
+  return error;
 }
 
 // Everything that can be wrong with the request is found before the weights are read.
@@ -88,9 +101,10 @@ double per_second(std::size_t count, std::uint64_t us) {
 
 Status run(const ModelOptions& model, const RunOptions& options) {
   LODE_TRY(const engine::Settings settings, settings_of(model));
-  LODE_TRY(const std::string prompt, prompt_of(options));
+  std::string prompt;
   engine::Request request;
   const auto check = [&](const engine::Source& source, const engine::RunPlan& plan) -> Status {
+    LODE_TRY(prompt, prompt_of(options, plan));
     LODE_TRY(request, make_request(source, plan, options, prompt));
     return {};
   };

@@ -28,13 +28,19 @@ Error file_error(const std::string& path, const char* wanted) {
 
 }  // namespace
 
-Result<std::string> read_text_file(const std::string& path) {
+Result<std::string> read_text_file(const std::string& path, std::size_t max_bytes) {
   const bool standard = path.empty() || path == "-";
   const File file(standard ? stdin : std::fopen(path.c_str(), "rb"));
   if (file == nullptr) return file_error(path, "a file to read");
   std::string text;
   char piece[65536];
   while (const std::size_t count = std::fread(piece, 1, sizeof piece, file.get())) {
+    if (count > max_bytes - text.size()) {
+      return Error{.code = Code::kUsage,
+                   .thing = standard ? "standard input" : path,
+                   .wanted = fmt::format("at most {} bytes", max_bytes),
+                   .found = "more"};
+    }
     text.append(piece, count);
   }
   if (std::ferror(file.get()) != 0) return file_error(standard ? "standard input" : path, "text");

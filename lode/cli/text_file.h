@@ -10,8 +10,9 @@
 namespace lode::cli {
 
 /// The whole of a file, or of standard input where `path` is empty or "-".
-/// Errors: kIo naming the file.
-Result<std::string> read_text_file(const std::string& path);
+/// Errors: kIo naming the file; kUsage where it has more than `max_bytes`, which are read at most.
+Result<std::string> read_text_file(const std::string& path,
+                                   std::size_t max_bytes = std::string::npos);
 
 /// Writes `text` as the whole of a file.
 /// Errors: kIo or kNoSpace naming the file.

@@ -41,5 +41,16 @@ TEST(TextFile, NamesTheFileThatIsNotThere) {
   EXPECT_EQ(text.error().thing, "/nowhere/at/all");
 }
 
+TEST(TextFile, IsReadUpToTheBytesThatWereAllowed) {
+  const std::string path = ::testing::TempDir() + "text_file_bounded";
+  ASSERT_TRUE(write_text_file(path, "12345"));
+  EXPECT_EQ(*read_text_file(path, 5), "12345");
+  const auto more = read_text_file(path, 4);
+  ASSERT_FALSE(more);
+  EXPECT_EQ(more.error().code, Code::kUsage);
+  EXPECT_EQ(more.error().thing, path);
+  EXPECT_FALSE(read_text_file("/dev/zero", 1 << 20)) << "endless";
+}
+
 }  // namespace
 }  // namespace lode::cli
