@@ -36,6 +36,11 @@ Result<LoadedModel> start(engine::Source source, engine::RunPlan plan, const Mod
   watch.stop();
   view.finish();
   if (!engine) return std::move(engine).error();
+  if (load_progress.negative_scales.load()) {
+    write_standard_error(
+        "lode: warning: some block scales are negative, which no known producer writes; taken as "
+        "they are\n");
+  }
   loaded.engine = *std::move(engine);
   loaded.receipt = engine::make_receipt(loaded.plan, loaded.engine->source(), *loaded.ledger);
   loaded.receipt.load_us = static_cast<std::uint64_t>(

@@ -28,7 +28,10 @@ Groups groups_of(const PanelLayout& layout, const PanelTile& tile) noexcept {
   return {tile.k_begin / unit, (tile.k_end + unit - 1) / unit};
 }
 
-bool is_bad(float scale) noexcept { return !(scale >= 0.0F) || std::isinf(scale); }
+void look_at(float scale, ScalesSeen& seen) noexcept {
+  seen.finite &= std::isfinite(scale);
+  seen.negative |= scale < 0.0F;
+}
 
 struct ScaleRow {
   const SourceScales& source;
@@ -36,8 +39,8 @@ struct ScaleRow {
 };
 
 // Block scales of one byte stand one a group: a copy with two strides.
-bool copy_row(const PanelLayout& layout, const PanelTile& tile, const ScaleRow& from,
-              std::span<std::byte> panels) noexcept {
+void copy_row(const PanelLayout& layout, const PanelTile& tile, const ScaleRow& from,
+              std::span<std::byte> panels, ScalesSeen& seen) noexcept {
   const Groups groups = groups_of(layout, tile);
   const SourceScales& source = from.source;
   const std::uint64_t step = source.k_first ? source.outer_stride_bytes : 1;
@@ -45,7 +48,7 @@ bool copy_row(const PanelLayout& layout, const PanelTile& tile, const ScaleRow& 
   const bool e8m0 = source.format == formats::Format::kE8m0;
   std::uint64_t position =
       scale_position(source, block_of(layout.encoding(), source, from.row, tile.k_begin));
-  bool bad = false;
+  bool nan = false, negative = false;
   // Offsets are stepped, not asked for: divisions would cost more than the copy.
   std::byte* const panel = panels.data() + layout.panel_offset(tile.matrix, from.row / kPanelRows) +
                            from.row % kPanelRows;
@@ -57,30 +60,42 @@ bool copy_row(const PanelLayout& layout, const PanelTile& tile, const ScaleRow& 
     for (std::uint64_t group = 0; group < count; ++group) {
       const std::byte scale = source.bytes[position];
       const auto code = std::to_integer<std::uint32_t>(scale);
-      const bool nan_or_negative =
-          e8m0 ? code == formats::kE8m0Nan : (code & 0x7FU) == 0x7FU || code > 0x80U;
-      bad |= nan_or_negative;
+      nan |= e8m0 ? code == formats::kE8m0Nan : (code & 0x7FU) == 0x7FU;
+      negative |= !e8m0 && code > 0x80U && code != 0xFFU;
       *to = scale;
       to += kPanelRows;
       position += step;
     }
   }
-  return !bad;
+  seen.finite &= !nan;
+  seen.negative |= negative;
 }
 
-bool widen_row(const PanelLayout& layout, const PanelTile& tile, const ScaleRow& from,
-               std::span<std::byte> panels) noexcept {
+void widen_row(const PanelLayout& layout, const PanelTile& tile, const ScaleRow& from,
+               std::span<std::byte> panels, ScalesSeen& seen) noexcept {
   const Groups groups = groups_of(layout, tile);
-  bool bad = false;
   for (std::uint64_t group = groups.begin; group < groups.end; ++group) {
     const std::uint64_t k = group * layout.shape().group_k;
     const BlockPlace block = block_of(layout.encoding(), from.source, from.row, k);
     const float scale = scale_at(from.source, scale_position(from.source, block));
-    bad |= is_bad(scale);
+    look_at(scale, seen);
     std::memcpy(panels.data() + layout.scale_offset(tile.matrix, from.row, group), &scale,
                 sizeof scale);
   }
-  return !bad;
+}
+
+// Until `visit` says true: takes a row, a group and the scale there.
+template <typename Visit>
+void visit_scales(const PanelLayout& layout, const PanelTile& tile, const SourceScales& source,
+                  Visit&& visit) noexcept {
+  const Groups groups = groups_of(layout, tile);
+  for (std::uint64_t row = tile.row_begin; row < tile.row_end; ++row) {
+    for (std::uint64_t group = groups.begin; group < groups.end; ++group) {
+      const BlockPlace block =
+          block_of(layout.encoding(), source, row, group * layout.shape().group_k);
+      if (visit(row, group, scale_at(source, scale_position(source, block)))) return;
+    }
+  }
 }
 
 }  // namespace
@@ -99,29 +114,38 @@ std::uint64_t scale_position(const SourceScales& source, const BlockPlace& block
   return row * source.outer_stride_bytes + column * (formats::info(source.format).bits / 8);
 }
 
-bool scatter_scales(const PanelLayout& layout, const PanelTile& tile, const SourceScales& source,
-                    std::span<std::byte> panels) noexcept {
+ScalesSeen scatter_scales(const PanelLayout& layout, const PanelTile& tile,
+                          const SourceScales& source, std::span<std::byte> panels) noexcept {
   LODE_CHECK(panels.size() >= layout.total_bytes(), "the panels are smaller than their layout");
-  bool good = true;
+  ScalesSeen seen;
   for (std::uint64_t row = tile.row_begin; row < tile.row_end; ++row) {
-    good &= layout.shape().scale_bytes == 1 ? copy_row(layout, tile, {source, row}, panels)
-                                            : widen_row(layout, tile, {source, row}, panels);
+    if (layout.shape().scale_bytes == 1) {
+      copy_row(layout, tile, {source, row}, panels, seen);
+    } else {
+      widen_row(layout, tile, {source, row}, panels, seen);
+    }
   }
-  return good;
+  return seen;
 }
 
 std::optional<BadScale> find_bad_scale(const PanelLayout& layout, const PanelTile& tile,
                                        const SourceScales& source) noexcept {
-  const Groups groups = groups_of(layout, tile);
-  for (std::uint64_t row = tile.row_begin; row < tile.row_end; ++row) {
-    for (std::uint64_t group = groups.begin; group < groups.end; ++group) {
-      const BlockPlace block =
-          block_of(layout.encoding(), source, row, group * layout.shape().group_k);
-      const float scale = scale_at(source, scale_position(source, block));
-      if (is_bad(scale)) return BadScale{row, group, scale};
-    }
-  }
-  return std::nullopt;
+  std::optional<BadScale> bad;
+  visit_scales(layout, tile, source, [&](std::uint64_t row, std::uint64_t group, float scale) {
+    if (!std::isfinite(scale)) bad = BadScale{row, group, scale};
+    return bad.has_value();
+  });
+  return bad;
+}
+
+ScalesSeen look_at_scales(const PanelLayout& layout, const PanelTile& tile,
+                          const SourceScales& source) noexcept {
+  ScalesSeen seen;
+  visit_scales(layout, tile, source, [&](std::uint64_t, std::uint64_t, float scale) {
+    look_at(scale, seen);
+    return false;
+  });
+  return seen;
 }
 
 }  // namespace lode::layout

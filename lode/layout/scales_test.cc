@@ -12,7 +12,7 @@ namespace {
 using formats::Format;
 
 // One row of two groups of NVFP4 with the given second scale.
-bool good_nvfp4(std::uint8_t scale) {
+ScalesSeen nvfp4_with(std::uint8_t scale) {
   const auto layout = *PanelLayout::make(formats::kNvfp4, 1, 32);
   const std::vector<std::byte> bytes = {std::byte{0x38}, std::byte{scale}};
   SourceScales source;
@@ -21,20 +21,53 @@ bool good_nvfp4(std::uint8_t scale) {
   source.outer_stride_bytes = 2;
   std::vector<std::byte> panels(layout.total_bytes());
   const PanelTile tile{0, 0, 1, 0, 32};
-  const bool good = scatter_scales(layout, tile, source, panels);
+  const ScalesSeen seen = scatter_scales(layout, tile, source, panels);
+  const ScalesSeen looked = look_at_scales(layout, tile, source);
+  EXPECT_EQ(seen.finite, looked.finite);
+  EXPECT_EQ(seen.negative, looked.negative);
   const auto bad = find_bad_scale(layout, tile, source);
-  EXPECT_EQ(good, !bad.has_value());
+  EXPECT_EQ(seen.finite, !bad.has_value());
   EXPECT_EQ(bad ? bad->group : 1U, 1U);
-  return good;
+  return seen;
 }
 
-TEST(Scales, OfE4m3MayBeNeitherNanNorNegative) {
-  EXPECT_TRUE(good_nvfp4(0x00));
-  EXPECT_TRUE(good_nvfp4(0x7E));
-  EXPECT_TRUE(good_nvfp4(0x80));  // minus zero is zero
-  EXPECT_FALSE(good_nvfp4(0x7F));
-  EXPECT_FALSE(good_nvfp4(0xFF));
-  EXPECT_FALSE(good_nvfp4(0x81));
+TEST(Scales, OfE4m3MayNotBeNan) {
+  EXPECT_TRUE(nvfp4_with(0x00));
+  EXPECT_TRUE(nvfp4_with(0x7E));
+  EXPECT_FALSE(nvfp4_with(0x7F));
+  EXPECT_FALSE(nvfp4_with(0xFF));
+}
+
+TEST(Scales, ThatAreNegativeAreTakenAndTold) {
+  EXPECT_FALSE(nvfp4_with(0x7E).negative);
+  EXPECT_FALSE(nvfp4_with(0x80).negative);  // minus zero is zero
+  for (const int code : {0x81, 0xB8, 0xFE}) {
+    const ScalesSeen seen = nvfp4_with(static_cast<std::uint8_t>(code));
+    EXPECT_TRUE(seen.finite);
+    EXPECT_TRUE(seen.negative);
+  }
+}
+
+// BF16: 0xC040 is -3.0, 0xFF80 minus infinity.
+TEST(Scales, OfFp8BlocksMayBeNegativeButNotMinusInfinity) {
+  const formats::Encoding encoding{Format::kE4m3, Format::kF32, 1, 128, true};
+  const auto layout = *PanelLayout::make(encoding, 1, 128);
+  std::vector<std::byte> bytes = {std::byte{0x40}, std::byte{0xC0}};
+  SourceScales source;
+  source.bytes = bytes;
+  source.format = Format::kBf16;
+  source.outer_stride_bytes = 2;
+  std::vector<std::byte> panels(layout.total_bytes()), scales(4);
+  const ScalesSeen seen = scatter_scales(layout, {0, 0, 1, 0, 128}, source, panels);
+  EXPECT_TRUE(seen.finite);
+  EXPECT_TRUE(seen.negative);
+  unpack_scales(layout, 0, panels, scales);
+  float scale = 0.0F;
+  std::memcpy(&scale, scales.data(), sizeof scale);
+  EXPECT_EQ(scale, -3.0F);
+  bytes = {std::byte{0x80}, std::byte{0xFF}};
+  source.bytes = bytes;
+  EXPECT_FALSE(scatter_scales(layout, {0, 0, 1, 0, 128}, source, panels));
 }
 
 TEST(Scales, OfE8m0MayNotBeNan) {

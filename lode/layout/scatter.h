@@ -45,14 +45,23 @@ struct SourceScales {
 void scatter_codes(const PanelLayout& layout, const PanelTile& tile, const SourceCodes& source,
                    std::span<std::byte> panels) noexcept;
 
+/// What block scales are like. No known producer writes negative ones, but they have a meaning, so
+/// they are taken; whoever loads them may say so.
+struct ScalesSeen {
+  bool finite = true;
+  bool negative = false;  // -0 is not
+  explicit operator bool() const noexcept { return finite; }
+};
+
 /// Puts the block scales of a tile to their places, written out for every row and group of the
-/// panel: scales of one byte are copied, others become f32. False if one of them is NaN, infinite
-/// or negative, which no producer means: `find_bad_scale` then says which.
+/// panel: scales of one byte are copied, others become f32. If one of them is NaN or infinite,
+/// which no producer means, `find_bad_scale` says which.
 ///
 /// Shapes:  panels [total_bytes] of the layout.
 /// Memory:  none.
-[[nodiscard]] bool scatter_scales(const PanelLayout& layout, const PanelTile& tile,
-                                  const SourceScales& source, std::span<std::byte> panels) noexcept;
+[[nodiscard]] ScalesSeen scatter_scales(const PanelLayout& layout, const PanelTile& tile,
+                                        const SourceScales& source,
+                                        std::span<std::byte> panels) noexcept;
 
 /// Which stored scale a row and a k of the matrix have.
 struct BlockPlace {
@@ -65,7 +74,7 @@ BlockPlace block_of(const formats::Encoding& encoding, const SourceScales& sourc
 /// Byte of the source where a block's scale begins.
 std::uint64_t scale_position(const SourceScales& source, const BlockPlace& block) noexcept;
 
-/// A scale that no producer means: NaN, infinite or negative.
+/// A scale that no producer means: NaN or infinite.
 struct BadScale {
   std::uint64_t row = 0;    // of the matrix
   std::uint64_t group = 0;  // k / group_k of the panel
@@ -76,5 +85,10 @@ struct BadScale {
 /// Shapes:  as scatter_scales.
 std::optional<BadScale> find_bad_scale(const PanelLayout& layout, const PanelTile& tile,
                                        const SourceScales& source) noexcept;
+
+/// What scatter_scales would see, with nothing written.
+/// Shapes:  as scatter_scales.
+ScalesSeen look_at_scales(const PanelLayout& layout, const PanelTile& tile,
+                          const SourceScales& source) noexcept;
 
 }  // namespace lode::layout

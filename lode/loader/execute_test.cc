@@ -264,6 +264,23 @@ TEST_F(OneModel, WithABadBlockScaleIsRefusedByName) {
   EXPECT_THAT(to_string(error), testing::HasSubstr("model.safetensors"));
 }
 
+// checkpoints_models.md 2.3: the sign counts, and whoever loads is told of it. 0xB8 is -1.
+TEST_F(OneModel, WithANegativeBlockScaleIsTakenAndTold) {
+  const MatrixSource& up = source_.binding().experts[1][3].up;
+  for (const bool negative : {false, true}) {
+    if (negative) poke(up.scales.offset_bytes + 5 * up.scales.outer_stride_bytes + 2, "\xB8");
+    const Oracle oracle(source_.path());
+    memory::Ledger ledger(kRoomy);
+    Progress progress;
+    const auto plan = *plan_load(source_.binding(), source_.spec(), *source_.index(), {});
+    const auto engine = *make_engine(plan);
+    const auto weights = execute(plan, source_.binding(), ledger, *engine, &progress);
+    ASSERT_TRUE(weights) << to_string(weights.error());
+    EXPECT_EQ(progress.negative_scales.load(), negative);
+    expect_expert(oracle, source_.binding().experts[1][3], weights->experts(1).expert(3));
+  }
+}
+
 TEST_F(OneModel, WithABadMatrixScaleIsRefusedByName) {
   const MatrixSource& down = source_.binding().experts[0][2].down;
   const std::string_view bad[] = {{"\0\0\0\0", 4},           // zero

@@ -102,13 +102,14 @@ void Pipeline::empty(const Slot& slot) {
   for (const Operation& operation : slot.load.operations) {
     const Target& target = operation.target;
     const auto slab = target.slab == Slab::kDense ? slabs_.dense : slabs_.bank;
-    const Status status =
+    const Result<Met> met =
         transform(operation, slot.bytes, slab.subspan(target.offset_bytes, target.bytes));
-    if (!status) {
+    if (!met) {
       const Extent& scales = operation.scales.extent;
       const Extent& source = scales.bytes != 0 ? scales : operation.codes.extent;
-      return fail(slot.sequence, at(plan_.sources[source.shard].path, status.error()));
+      return fail(slot.sequence, at(plan_.sources[source.shard].path, met.error()));
     }
+    if (met->negative_scales) progress_.negative_scales.store(true, std::memory_order_relaxed);
     progress_.finished_bytes.fetch_add(operation.finished_bytes, std::memory_order_relaxed);
   }
 }

@@ -12,6 +12,7 @@ struct Progress {
   std::atomic<std::uint64_t> total_bytes = 0;     // LoadPlan::weight_bytes()
   std::atomic<std::uint32_t> stage_idx = 0;  // LoadPlan::stages[stage_idx].name; or its size: seal
   std::atomic<bool> cancel = false;
+  std::atomic<bool> negative_scales = false;  // seen so far among the block scales
 };
 
 }  // namespace lode::loader

@@ -21,7 +21,13 @@ class Transform {
   Transform(const Operation& operation, std::span<const std::byte> slot, std::span<std::byte> out)
       : operation_(operation), slot_(slot), out_(out) {}
 
-  Status run() const {
+  Result<Met> run() {
+    LODE_TRY_STATUS(put());
+    return met_;
+  }
+
+ private:
+  Status put() {
     switch (operation_.kind) {
       case OperationKind::kCodes:
         layout::scatter_codes(*operation_.panels, operation_.tile, codes(), out_);
@@ -40,7 +46,6 @@ class Transform {
     return {};
   }
 
- private:
   std::span<const std::byte> bytes(const SlotData& data) const {
     return slot_.subspan(data.slot_offset_bytes, data.extent.total_bytes())
         .subspan(data.begin_bytes);
@@ -85,27 +90,31 @@ class Transform {
             .found = std::move(found)};
   }
 
-  Status put_scales() const {
-    if (layout::scatter_scales(*operation_.panels, operation_.tile, scales(), out_)) return {};
+  Status put_scales() {
+    const auto seen = layout::scatter_scales(*operation_.panels, operation_.tile, scales(), out_);
+    met_.negative_scales = seen.negative;
+    if (seen) return {};
     return bad_scale(*operation_.panels);
   }
 
   Status bad_scale(const layout::PanelLayout& panels) const {
     const auto bad = layout::find_bad_scale(panels, operation_.tile, scales());
     LODE_CHECK(bad.has_value(), "a bad scale was seen and cannot be found");
-    return invalid("block scales that are finite and not negative",
+    return invalid("block scales that are finite",
                    fmt::format("{} for row {}, k from {} on", bad->value, bad->row,
                                bad->group * panels.shape().group_k));
   }
 
-  Status requantise() const {
+  Status requantise() {
     const MatrixSource& matrix = *operation_.matrix;
     const bool scaled = matrix.encoding.has_scale;
     const SourceScales source = scaled ? scales() : SourceScales{};
     if (scaled) {
       const auto stored = layout::PanelLayout::make(matrix.encoding, matrix.rows, matrix.k);
-      if (stored && layout::find_bad_scale(*stored, operation_.tile, source)) {
-        return bad_scale(*stored);
+      if (stored) {
+        const auto seen = layout::look_at_scales(*stored, operation_.tile, source);
+        met_.negative_scales = seen.negative;
+        if (!seen) return bad_scale(*stored);
       }
     }
     if (layout::requantise_to_int8(*operation_.panels, operation_.tile, matrix.encoding, codes(),
@@ -174,12 +183,13 @@ class Transform {
   const Operation& operation_;
   std::span<const std::byte> slot_;
   std::span<std::byte> out_;
+  Met met_;
 };
 
 }  // namespace
 
-Status transform(const Operation& operation, std::span<const std::byte> slot,
-                 std::span<std::byte> tensor) {
+Result<Met> transform(const Operation& operation, std::span<const std::byte> slot,
+                      std::span<std::byte> tensor) {
   return Transform(operation, slot, tensor).run();
 }
 
