@@ -281,7 +281,7 @@ TEST(BindNames, IgnoresWhatATextModelDoesNotNeedAndSaysSo) {
   for (const char* name :
        {"model.visual.blocks.0.attn.qkv.weight", "model.visual.patch_embed.proj.bias",
         "mtp.layers.0.mlp.gate.weight", "model.layers.2.mlp.gate.weight",
-        "model.layers.17.enorm.weight", "model.layers.0.self_attn.rotary_emb.inv_freq",
+        "model.layers.2.enorm.weight", "model.layers.0.self_attn.rotary_emb.inv_freq",
         "model.layers.0.self_attn.k_proj.k_scale", "model.layers.0.self_attn.v_scale"}) {
     checkpoint.add(name, Format::kF32, {2});
   }
@@ -292,6 +292,15 @@ TEST(BindNames, IgnoresWhatATextModelDoesNotNeedAndSaysSo) {
                           HasSubstr("v_scale: 1 tensor"), HasSubstr("model.visual.*: 2 tensors"),
                           HasSubstr("mtp.*: 1 tensor"),
                           HasSubstr("model.layers.{2 and above}.*: 2 tensors")));
+}
+
+TEST(BindNames, RefusesLayersThatTheConfigHasForgotten) {
+  EditedCheckpoint checkpoint(kModels / "qwen3_moe");
+  checkpoint.edit_config("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1");
+  const auto binding = bind_folder(checkpoint.write());
+  ASSERT_FALSE(binding);
+  EXPECT_EQ(binding.error().code, Code::kInvalidSource);
+  EXPECT_THAT(binding.error().thing, HasSubstr("model.layers.1."));
 }
 
 TEST(BindNames, IgnoresScalesOfActivations) {

@@ -75,15 +75,20 @@ const Rule* match(std::span<const Rule> rules, std::string_view name) {
   return nullptr;
 }
 
-// Layers numbered num_layers and above predict further tokens: families.md, deepseek_v3.
-bool is_beyond_layers(const BindContext& context, std::string_view name) {
+// Layers numbered num_layers and above predict further tokens (families.md, deepseek_v3), and show
+// it: they join the embedding of the next token to the hidden state. One that does not is a layer
+// that the config has forgotten.
+bool is_prediction_layer(const BindContext& context, std::string_view name) {
   const std::string start = context.prefix + "layers.";
-  if (name.substr(0, start.size()) != start) return false;
-  name.remove_prefix(start.size());
+  if (!name.starts_with(start)) return false;
+  const std::string_view rest = name.substr(start.size());
   std::uint64_t layer = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), layer);
-  const bool whole = error == std::errc() && end != name.data() + name.size() && *end == '.';
-  return whole && layer >= context.spec.num_layers;
+  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), layer);
+  const bool whole = error == std::errc() && end != rest.data() + rest.size() && *end == '.';
+  if (!whole || layer < context.spec.num_layers) return false;
+  const std::string module = start + std::to_string(layer) + ".";
+  return context.index.find(module + "enorm.weight") != nullptr ||
+         !context.index.with_prefix(module + "eh_proj.").empty();
 }
 
 Error unexpected(const BindContext& context, const TensorRecord& tensor) {
@@ -115,7 +120,7 @@ Result<std::vector<std::string>> account_for_leftovers(const BindContext& contex
     const Rule* const rule = match(kIgnored, tensor.name);
     if (rule != nullptr) {
       ++counts[static_cast<std::size_t>(rule - kIgnored.data())];
-    } else if (is_beyond_layers(context, tensor.name)) {
+    } else if (is_prediction_layer(context, tensor.name)) {
       ++beyond;
     } else {
       return unexpected(context, tensor);
