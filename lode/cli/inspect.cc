@@ -7,6 +7,7 @@
 #include "lode/cli/program.h"
 #include "lode/cli/table.h"
 #include "lode/engine/inventory.h"
+#include "lode/engine/source.h"
 #include "lode/json/json.h"
 
 namespace lode::cli {
@@ -16,6 +17,7 @@ namespace {
 // symptom.
 struct Findings {
   checkpoint::TensorIndex index;
+  bool has_tokenizer = false;
   Result<checkpoint::HfConfig> config = Error{};
   Result<checkpoint::QuantConfig> quant = Error{};
   Result<const families::Family*> family = Error{};
@@ -63,6 +65,9 @@ std::vector<std::string> notes_of(const Findings& found) {
   if (found.binding) {
     notes.insert(notes.end(), found.binding->notes.begin(), found.binding->notes.end());
   }
+  if (!found.has_tokenizer) {
+    notes.emplace_back("there is no tokenizer.json: `logits` can do without, `run` cannot");
+  }
   return notes;
 }
 
@@ -84,8 +89,11 @@ json::Value as_json(const std::vector<Candidate>& candidates) {
 }
 
 Result<Findings> examine(const std::filesystem::path& folder) {
+  LODE_TRY_STATUS(engine::check_folder(folder));
   LODE_TRY(checkpoint::TensorIndex index, checkpoint::open_index(folder));
   Findings found{.index = std::move(index)};
+  std::error_code absent;
+  found.has_tokenizer = std::filesystem::exists(folder / "tokenizer.json", absent);
   found.config = checkpoint::HfConfig::read(folder);
   if (!found.config) return found;
   found.quant = checkpoint::read_quant_config(folder, *found.config);

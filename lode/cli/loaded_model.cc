@@ -53,6 +53,7 @@ Result<LoadedModel> start(engine::Source source, engine::RunPlan plan, const Mod
 
 Result<LoadedModel> load_model(const ModelOptions& options, const engine::Settings& settings,
                                const BeforeLoad& before) {
+  if (!options.receipt.empty()) LODE_TRY_STATUS(check_writable(options.receipt));
   LODE_TRY(const memory::HeldProbe probe, memory::HeldProbe::make());
   LODE_TRY(const memory::MachineMemory machine, memory::read_machine_memory());
   LODE_TRY(engine::Source source, engine::open_source(options.folder));

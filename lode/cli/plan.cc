@@ -34,11 +34,20 @@ std::uint64_t kv_bytes_per_token(const engine::Source& source, const engine::Run
          families::kv_cache_bytes(source.spec, far, number);
 }
 
+// A plan may be for another machine: a number that was named is the budget, whatever is here now.
+void plan_for_named_budget(engine::RunPlan& plan) {
+  if (plan.budget.warning.empty()) return;
+  const std::string warning = fmt::format("this machine has only {} available now ({})",
+                                          human_bytes(plan.budget.limit_bytes), plan.budget.source);
+  plan.budget = {*plan.settings.memory_bytes, 0, "--memory", warning};
+}
+
 Result<Planned> make_plan(const ModelOptions& options) {
   LODE_TRY(const engine::Settings settings, settings_of(options));
   LODE_TRY(const memory::MachineMemory machine, memory::read_machine_memory());
   LODE_TRY(engine::Source source, engine::open_source(options.folder));
   LODE_TRY(engine::RunPlan plan, engine::plan_run(source, settings, machine));
+  plan_for_named_budget(plan);
   const std::uint32_t context = engine::largest_context(plan, source);
   const std::uint64_t per_token = kv_bytes_per_token(source, plan);
   LODE_TRY(std::vector<engine::Advice> advice, engine::advice(plan, source));
@@ -64,6 +73,7 @@ json::Value as_json(const Planned& planned) {
                        {"fits", plan.fits()},
                        {"limit_bytes", plan.budget.limit_bytes},
                        {"limit_source", plan.budget.source},
+                       {"warning", plan.budget.warning},
                        {"peak_bytes", plan.peak_bytes()},
                        {"source_bytes", planned.source.index.tensor_bytes()},
                        {"weight_bytes", plan.load.weight_bytes()},
@@ -123,6 +133,7 @@ void print_text(const Planned& planned) {
              planned.source.index.shards().size());
   fmt::print("budget    {} bytes ({}) from {}\n", plan.budget.limit_bytes,
              human_bytes(plan.budget.limit_bytes), plan.budget.source);
+  if (!plan.budget.warning.empty()) fmt::print("warning   {}\n", plan.budget.warning);
   fmt::print("weights   {} bytes ({}) on target cpu, {} of them padding\n",
              plan.load.weight_bytes(), human_bytes(plan.load.weight_bytes()),
              human_bytes(plan.load.padding_bytes()));

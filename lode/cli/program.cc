@@ -73,6 +73,7 @@ Program::Program()
           "bytes that you name.",
           "lode") {
   app.require_subcommand(1);
+  app.set_version_flag("--version", "lode " LODE_VERSION);
   app.footer(exit_codes_text());
   app.failure_message(CLI::FailureMessage::simple);
 }

@@ -248,6 +248,28 @@ TEST(Plan, SaysWhatBreaksFirstAndWhatWouldSaveHowMuch) {
   EXPECT_TRUE(json_of(lode({"plan", kStory, "--json"}).out).find("breaks_first")->is_null());
 }
 
+TEST(Plan, IsMadeForTheNumberThatWasNamedEvenIfThisMachineHasLess) {
+  const json::Value plan = json_of(lode({"plan", kStory, "--memory", "900TiB", "--json"}).out);
+  EXPECT_EQ(whole(plan, "limit_bytes"), std::int64_t{900} << 40);
+  EXPECT_THAT(*plan.find("warning")->as_string(), HasSubstr("this machine has only"));
+  const json::Value modest = json_of(lode({"plan", kStory, "--memory", "60MiB", "--json"}).out);
+  EXPECT_EQ(*modest.find("warning")->as_string(), "");
+}
+
+TEST(Run, FindsOutBeforeTheLoadThatTheReceiptCannotBeWritten) {
+  const Answer answer =
+      lode({"run", kStory, "-p", "Once", "--receipt", temp("no/such/folder.json")});
+  EXPECT_EQ(answer.status, info(Code::kIo).exit_status);
+  EXPECT_EQ(answer.out, "");
+}
+
+TEST(Inspect, SaysWhereThereIsNoFolderAndWhereThereIsNoTokenizer) {
+  EXPECT_THAT(lode({"inspect", temp("no_such_folder")}).err, HasSubstr("nothing of that name"));
+  const std::string bare = LODE_GOLDEN_DIR "/models/qwen3_moe";
+  EXPECT_THAT(lode({"inspect", bare}).out, HasSubstr("no tokenizer.json"));
+  EXPECT_THAT(lode({"inspect", kStory}).out, Not(HasSubstr("no tokenizer.json")));
+}
+
 // Every tag closed by its own, in order; no bare & nor <.
 bool well_formed(const std::string& xml) {
   std::vector<std::string> open;

@@ -103,12 +103,28 @@ std::string bar(const memory::StageUse& stage, const Scale& scale, double x, dou
   return out;
 }
 
+std::string budget_line(double y, std::uint64_t budget_bytes, bool in_chart) {
+  std::string line;
+  if (in_chart) {
+    line = fmt::format(
+        "<line x1=\"{0}\" x2=\"{1}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\" stroke=\"#d62728\" "
+        "stroke-width=\"1.5\" stroke-dasharray=\"6 3\"/>",
+        kLeft, kLeft + kPlotWidth, y);
+  }
+  return line + fmt::format("<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">budget {}{}</text>\n",
+                            kLeft + kPlotWidth, y - 5, human_bytes(budget_bytes),
+                            in_chart ? "" : ", above this chart");
+}
+
 }  // namespace
 
 std::string stage_chart_svg(std::span<const memory::StageUse> stages, std::uint64_t budget_bytes,
                             const std::string& title) {
-  std::uint64_t most = budget_bytes;
+  std::uint64_t most = 0;
   for (const memory::StageUse& stage : stages) most = std::max(most, stage.peak_total_bytes);
+  // A budget far above everything would press the bars flat: then it is only written.
+  const bool in_chart = budget_bytes <= most + most / 2;
+  if (in_chart) most = std::max(most, budget_bytes);
   const Scale scale(most);
   std::string out = head(title) + legend() + axis(scale, most);
   const double step = kPlotWidth / static_cast<double>(std::max<std::size_t>(stages.size(), 1));
@@ -121,13 +137,8 @@ std::string stage_chart_svg(std::span<const memory::StageUse> stages, std::uint6
     out += fmt::format("<text transform=\"translate({:.1f} {}) rotate(50)\">{}</text>\n",
                        x + step * 0.3, kTop + kPlotHeight + 14, escaped(stages[i].name));
   }
-  out += fmt::format(
-      "<line x1=\"{0}\" x2=\"{1}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\" stroke=\"#d62728\" "
-      "stroke-width=\"1.5\" stroke-dasharray=\"6 3\"/>"
-      "<text x=\"{1}\" y=\"{3:.1f}\" text-anchor=\"end\">budget {4}</text>\n</svg>\n",
-      kLeft, kLeft + kPlotWidth, scale.y(budget_bytes), scale.y(budget_bytes) - 5,
-      human_bytes(budget_bytes));
-  return out;
+  return out + budget_line(in_chart ? scale.y(budget_bytes) : kTop - 10, budget_bytes, in_chart) +
+         "</svg>\n";
 }
 
 }  // namespace lode::cli

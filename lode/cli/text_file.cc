@@ -47,6 +47,12 @@ Result<std::string> read_text_file(const std::string& path, std::size_t max_byte
   return text;
 }
 
+Status check_writable(const std::string& path) {
+  const File file(std::fopen(path.c_str(), "ab"));
+  if (file == nullptr) return file_error(path, "a file to write");
+  return {};
+}
+
 Status write_text_file(const std::string& path, std::string_view text) {
   File file(std::fopen(path.c_str(), "wb"));
   if (file == nullptr) return file_error(path, "a file to write");

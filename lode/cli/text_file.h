@@ -14,6 +14,10 @@ namespace lode::cli {
 Result<std::string> read_text_file(const std::string& path,
                                    std::size_t max_bytes = std::string::npos);
 
+/// Whether a file can be written there: found out before the work whose result it is to hold. A
+/// file that was not there is made, empty. Errors: kIo naming the file.
+Status check_writable(const std::string& path);
+
 /// Writes `text` as the whole of a file.
 /// Errors: kIo or kNoSpace naming the file.
 Status write_text_file(const std::string& path, std::string_view text);

@@ -104,13 +104,25 @@ std::string largest_consumer(const RunPlan& plan) {
   return fmt::format("{} {} in stage \"{}\"", memory::name(tag), human_bytes(*most), peak.name);
 }
 
+// The change that fits of those that are not about the context; "" where none does.
+std::string other_setting(const RunPlan& plan, const Source& source) {
+  const auto changes = advice(plan, source);
+  if (!changes) return "";
+  for (const Advice& change : *changes) {
+    if (change.peak_bytes <= plan.budget.limit_bytes) return change.setting;
+  }
+  return "";
+}
+
 std::string nearest_setting(const RunPlan& plan, const Source& source) {
   const std::uint32_t context = largest_context(plan, source);
   if (context > 0) return fmt::format("--ctx {} fits", context);
   const std::uint64_t peak = plan.peak_bytes();
+  const std::string other = other_setting(plan, source);
   if (memory::decide_budget(plan.machine, peak).limit_bytes >= peak) {
-    return fmt::format("--memory {} fits", peak);
+    return fmt::format("--memory {} fits{}", peak, other.empty() ? "" : ", and so does " + other);
   }
+  if (!other.empty()) return other + " fits";
   return "no setting of --memory or --ctx fits into what this machine has available";
 }
 

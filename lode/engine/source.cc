@@ -19,7 +19,18 @@ Error no_tokenizer(const std::filesystem::path& folder) {
 
 }  // namespace
 
+Status check_folder(const std::filesystem::path& folder) {
+  std::error_code fault;
+  if (std::filesystem::is_directory(folder, fault)) return {};
+  const bool there = std::filesystem::exists(folder, fault);
+  return Error{.code = Code::kInvalidSource,
+               .thing = folder.string(),
+               .wanted = "a folder with config.json and *.safetensors",
+               .found = there ? "no folder" : "nothing of that name"};
+}
+
 Result<Source> open_source(const std::filesystem::path& folder) {
+  LODE_TRY_STATUS(check_folder(folder));
   LODE_TRY(checkpoint::HfConfig config, checkpoint::HfConfig::read(folder));
   LODE_TRY(const families::Family* family, families::find_family(config));
   LODE_TRY(families::ModelSpec spec, family->read_spec(config));

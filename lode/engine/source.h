@@ -31,6 +31,9 @@ struct Source {
   std::optional<text::Tokenizer> tokenizer;  // after open_tokenizer, where the folder has one
 };
 
+/// Errors: kInvalidSource where there is no such folder.
+Status check_folder(const std::filesystem::path& folder);
+
 /// Reads headers and configs of `folder`, and binds every tensor to its role.
 ///
 /// Errors: kInvalidSource, kUnsupported or kIo from the rooms that read them.
