@@ -2,7 +2,8 @@
 """clang-tidy over our sources, as many at once as there are processors. What passed once is not looked at
 again while its preprocessed text and .clang-tidy are the same (stamps in BUILD_DIR/tidy).
 
-run_clang_tidy.py BUILD_DIR [--all]: --all takes tests, benchmarks and tools too."""
+run_clang_tidy.py BUILD_DIR [--all] [--since REV]: --all takes tests, benchmarks and tools too; --since only what
+changed after a commit (everything where git does not know it)."""
 import concurrent.futures
 import hashlib
 import json
@@ -27,6 +28,13 @@ def entries(build, everything):
         if everything or (path.parts[0] == "lode" and not re.search(r"_(test|bench)$", path.stem)):
             seen.setdefault(str(path), entry)
     return seen
+
+
+def changed_since(rev):
+    """Our files that differ from a commit, or None where git does not know it."""
+    run = subprocess.run(["git", "diff", "--name-only", rev], cwd=cpp_text.ROOT, stdout=subprocess.PIPE,
+                         stderr=subprocess.DEVNULL, text=True, check=False)
+    return set(run.stdout.split()) if run.returncode == 0 else None
 
 
 def stamp(build, path, entry, config):
@@ -59,6 +67,9 @@ def main():
     (build / "tidy").mkdir(exist_ok=True)
     config = (cpp_text.ROOT / ".clang-tidy").read_bytes()
     todo = entries(build, "--all" in sys.argv)
+    changed = changed_since(sys.argv[sys.argv.index("--since") + 1]) if "--since" in sys.argv else None
+    if changed is not None:
+        todo = {path: entry for path, entry in todo.items() if path in changed}
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         said = list(pool.map(lambda item: tidy(build, *item, config), sorted(todo.items())))
     # A finding in a header is said by every file that includes it.

@@ -5,7 +5,7 @@
 
 namespace lode::checkpoint {
 
-Error wrong_kind(std::string path, std::string_view wanted, const json::Value& value) {
+Error wrong_kind(std::string_view path, std::string_view wanted, const json::Value& value) {
   return {.code = Code::kInvalidSource,
           .thing = printable(path),
           .wanted = std::string(wanted),
@@ -14,7 +14,7 @@ Error wrong_kind(std::string path, std::string_view wanted, const json::Value& v
 
 Result<JsonFields> fields_of(const json::Value* value, std::string path) {
   if (value == nullptr || value->is_null()) return JsonFields{nullptr, std::move(path)};
-  if (value->as_object() == nullptr) return wrong_kind(std::move(path), "an object", *value);
+  if (value->as_object() == nullptr) return wrong_kind(path, "an object", *value);
   return JsonFields{value, std::move(path)};
 }
 

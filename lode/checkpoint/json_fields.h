@@ -33,6 +33,6 @@ struct JsonFields {
 Result<JsonFields> fields_of(const json::Value* value, std::string path);
 
 /// An error that names the path, what was wanted, and the kind that was found.
-Error wrong_kind(std::string path, std::string_view wanted, const json::Value& value);
+Error wrong_kind(std::string_view path, std::string_view wanted, const json::Value& value);
 
 }  // namespace lode::checkpoint

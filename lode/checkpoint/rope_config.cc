@@ -10,7 +10,7 @@ namespace {
 // Where the settings lie: one object in either form, and the older keys beside it.
 std::string prefix_of(const HfConfig& config, std::string_view layer_type) {
   if (!layer_type.empty()) {
-    const std::string nested = fmt::format("rope_parameters.{}", layer_type);
+    std::string nested = fmt::format("rope_parameters.{}", layer_type);
     const json::Value* const value = config.find({nested});
     if (value != nullptr && value->as_object() != nullptr) return nested;
   }

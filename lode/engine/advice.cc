@@ -21,7 +21,7 @@ std::vector<Change> changes_of(const RunPlan& plan, const Source& source) {
   const auto change = [&](std::string setting, auto alter) {
     Settings other = settings;
     alter(other);
-    changes.push_back({std::move(setting), std::move(other)});
+    changes.push_back({std::move(setting), other});
   };
   // The context that fits, where there is one that is not silly; else half of what was asked.
   const std::uint32_t largest = plan.fits() ? 0 : largest_context(plan, source);

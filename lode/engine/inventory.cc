@@ -74,6 +74,7 @@ std::vector<DtypeShare> dtype_shares(const checkpoint::TensorIndex& index) {
     share.bytes += tensor.bytes;
   }
   std::vector<DtypeShare> shares;
+  shares.reserve(by_dtype.size());
   for (auto& [dtype, share] : by_dtype) shares.push_back(std::move(share));
   std::stable_sort(shares.begin(), shares.end(),
                    [](const DtypeShare& a, const DtypeShare& b) { return a.bytes > b.bytes; });

@@ -22,7 +22,7 @@ constexpr std::array<std::string_view, 4> kHeadPrefixes{"", "language_model.", "
 
 std::string find_prefix(const TensorIndex& index) {
   for (const std::string_view prefix : kPrefixes) {
-    const std::string start(prefix);
+    std::string start(prefix);
     if (!index.with_prefix(start + "layers.").empty()) return start;
     if (!index.with_prefix(start + "embed_tokens.").empty()) return start;
   }

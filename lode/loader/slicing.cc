@@ -114,7 +114,7 @@ class PanelSlicer {
     if (panels_.encoding() != source.encoding) {
       operation.kind = OperationKind::kRequantise;
       if (scaled) operation.scales = scales_of(source, tile);
-      operations.push_back(std::move(operation));
+      operations.push_back(operation);
       return;
     }
     operations.push_back(operation);
@@ -123,7 +123,7 @@ class PanelSlicer {
     operation.codes = {};
     operation.scales = scales_of(source, tile);
     operation.finished_bytes = 0;
-    operations.push_back(std::move(operation));
+    operations.push_back(operation);
   }
 
   void matrix_scales() const {
@@ -136,7 +136,7 @@ class PanelSlicer {
       operation.codes.extent = {source.matrix_scale_shard, source.matrix_scale_offset_bytes,
                                 sizeof(float)};
       operation.finished_bytes = matrix == 0 ? kLineBytes : 0;
-      operations.push_back(std::move(operation));
+      operations.push_back(operation);
     }
     sink_(std::move(operations));
   }
