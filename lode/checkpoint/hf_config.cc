@@ -5,6 +5,7 @@
 
 #include "lode/base/fmt.h"
 #include "lode/checkpoint/input_file.h"
+#include "lode/checkpoint/json_fields.h"
 #include "lode/checkpoint/tensor_record.h"
 
 namespace lode::checkpoint {
@@ -23,15 +24,6 @@ const json::Value* walk(const json::Value& from, std::string_view path) {
     path.remove_prefix(dot + 1);
   }
   return at == nullptr || at->is_null() ? nullptr : at;
-}
-
-Error wrong_kind(std::string_view path, std::string_view wanted, const json::Value& value) {
-  const bool is_short = value.as_array() == nullptr && value.as_object() == nullptr;
-  return {.code = Code::kInvalidSource,
-          .thing = fmt::format("{} in the config", path),
-          .wanted = std::string(wanted),
-          .found = is_short ? fmt::format("{} {}", value.kind(), printable(json::dump(value)))
-                            : std::string(value.kind())};
 }
 
 Error missing(Keys keys) {
@@ -74,7 +66,7 @@ template <class T>
 Result<T> scalar(const json::Value* value, std::string_view path, std::string_view wanted,
                  std::optional<T> (*take)(const json::Value&)) {
   if (std::optional<T> taken = take(*value)) return *std::move(taken);
-  return wrong_kind(path, wanted, *value);
+  return wrong_kind(fmt::format("{} in the config", path), wanted, *value);
 }
 
 }  // namespace

@@ -6,10 +6,12 @@
 namespace lode::checkpoint {
 
 Error wrong_kind(std::string_view path, std::string_view wanted, const json::Value& value) {
+  const bool is_short = value.as_array() == nullptr && value.as_object() == nullptr;
   return {.code = Code::kInvalidSource,
           .thing = printable(path),
           .wanted = std::string(wanted),
-          .found = std::string(value.kind())};
+          .found = is_short ? fmt::format("{} {}", value.kind(), printable(json::dump(value)))
+                            : std::string(value.kind())};
 }
 
 Result<JsonFields> fields_of(const json::Value* value, std::string path) {

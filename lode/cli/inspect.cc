@@ -92,8 +92,7 @@ Result<Findings> examine(const std::filesystem::path& folder) {
   LODE_TRY_STATUS(engine::check_folder(folder));
   LODE_TRY(checkpoint::TensorIndex index, checkpoint::open_index(folder));
   Findings found{.index = std::move(index)};
-  std::error_code absent;
-  found.has_tokenizer = std::filesystem::exists(folder / "tokenizer.json", absent);
+  found.has_tokenizer = engine::has_tokenizer(folder);
   found.config = checkpoint::HfConfig::read(folder);
   if (!found.config) return found;
   found.quant = checkpoint::read_quant_config(folder, *found.config);

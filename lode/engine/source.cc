@@ -19,6 +19,11 @@ Error no_tokenizer(const std::filesystem::path& folder) {
 
 }  // namespace
 
+bool has_tokenizer(const std::filesystem::path& folder) {
+  std::error_code absent;
+  return std::filesystem::exists(folder / kTokenizerFile, absent);
+}
+
 Status check_folder(const std::filesystem::path& folder) {
   std::error_code fault;
   if (std::filesystem::is_directory(folder, fault)) return {};
@@ -57,10 +62,7 @@ std::uint64_t metadata_bytes(const Source& source) {
 }
 
 Status open_tokenizer(Source& source) {
-  std::error_code absent;
-  if (source.tokenizer || !std::filesystem::exists(source.folder / kTokenizerFile, absent)) {
-    return {};
-  }
+  if (source.tokenizer || !has_tokenizer(source.folder)) return {};
   LODE_TRY(const std::string description, read_tokenizer_file(source.folder));
   auto tokenizer = text::Tokenizer::from_json(description);
   if (!tokenizer) return at(kTokenizerFile, std::move(tokenizer).error());

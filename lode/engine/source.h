@@ -31,6 +31,9 @@ struct Source {
   std::optional<text::Tokenizer> tokenizer;  // after open_tokenizer, where the folder has one
 };
 
+/// Whether the folder has a tokenizer.json.
+bool has_tokenizer(const std::filesystem::path& folder);
+
 /// Errors: kInvalidSource where there is no such folder.
 Status check_folder(const std::filesystem::path& folder);
 

@@ -4,12 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "lode/loader/execute.h"
@@ -105,7 +107,7 @@ class Watch {
   memory::HeldProbe probe_;
   std::string source_;
   bool cache_is_measured_ = true;
-  std::uint64_t samples_ = 0;
+  std::atomic<std::uint64_t> samples_ = 0;
   std::uint64_t worst_bytes_ = 0;
   std::optional<parallel::Ticker> ticker_;  // last: it samples into the above
 };
@@ -113,7 +115,8 @@ class Watch {
 // Engines that do wrong, to see whether the watch sees it.
 class Decorated : public io::ReadEngine {
  public:
-  explicit Decorated(std::unique_ptr<io::ReadEngine> engine) : engine_(std::move(engine)) {}
+  Decorated(std::unique_ptr<io::ReadEngine> engine, const Watch& watch)
+      : engine_(std::move(engine)), watch_(watch) {}
   void submit(const io::ReadRequest& request) override { engine_->submit(request); }
   io::ReadCompletion wait() override { return engine_->wait(); }
   Status finish() override { return engine_->finish(); }
@@ -121,6 +124,7 @@ class Decorated : public io::ReadEngine {
 
  protected:
   std::unique_ptr<io::ReadEngine> engine_;
+  const Watch& watch_;
 };
 
 class KeepsEverything final : public Decorated {
@@ -135,18 +139,26 @@ class KeepsEverything final : public Decorated {
   std::vector<std::vector<std::byte>> kept_;
 };
 
+// Holds a tensor for one whole sample, however the machine's load spreads the samples.
 class TakesAWholeTensor final : public Decorated {
  public:
   using Decorated::Decorated;
   void submit(const io::ReadRequest& request) override {
-    if (++count_ == 5) tensor_.assign(100 * kMiB, std::byte{1});
-    if (count_ == 15) tensor_ = {};
+    if (++count_ == 5) hold_for_a_sample();
     Decorated::submit(request);
   }
 
  private:
+  void hold_for_a_sample() const {
+    const std::vector<std::byte> tensor(100 * kMiB, std::byte{1});
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    const std::uint64_t begun = watch_.samples() + 1;  // one may be half taken
+    while (watch_.samples() <= begun && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+
   std::uint64_t count_ = 0;
-  std::vector<std::byte> tensor_;
 };
 
 struct Subject {
@@ -168,7 +180,7 @@ std::uint64_t worst_with(const Subject& run) {
   Watch watch(run.source.path());
   Progress progress;
   memory::Ledger ledger(plan.peak_bytes());
-  Engine engine(*make_engine(plan));
+  Engine engine(*make_engine(plan), watch);
   watch.start(progress);
   const auto weights = execute(plan, run.source.binding(), ledger, engine, &progress);
   watch.stop();
