@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lode/base/fmt.h"
+#include "lode/memory/mapped_table.h"
 
 namespace lode::memory {
 namespace {
@@ -43,6 +44,7 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
   size_ = std::exchange(other.size_, 0);
   mapped_ = std::exchange(other.mapped_, 0);
   sealed_ = std::exchange(other.sealed_, false);
+  table_entry_ = std::exchange(other.table_entry_, -1);
   reservation_ = std::move(other.reservation_);
   page_tables_ = std::move(other.page_tables_);
   return *this;
@@ -52,8 +54,10 @@ Buffer::~Buffer() { unmap(); }
 
 void Buffer::unmap() noexcept {
   if (data_ == nullptr) return;
+  forget_mapped(table_entry_);
   LODE_CHECK(munmap(data_, mapped_) == 0, "our own mapping could not be unmapped");
   data_ = nullptr;
+  table_entry_ = -1;
 }
 
 std::span<std::byte> Buffer::mutate() & noexcept {

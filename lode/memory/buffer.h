@@ -26,10 +26,13 @@ constexpr std::uint64_t mapped_bytes(std::uint64_t bytes) noexcept {
   return (bytes + unit - 1) / unit * unit;
 }
 
+struct FileRange;
+
 /// Anonymous zeroed memory with its reservation. Move-only; unmapped when it ends.
 ///
 /// From 2 MiB on it is aligned to, rounded up to and advised for huge pages. Pages come into being
-/// when they are first written, so what the kernel holds follows what was finished.
+/// when they are first written, so what the kernel holds follows what was finished. `map_file`
+/// makes one that is a part of a file instead, sealed from the beginning.
 class Buffer {
  public:
   Buffer() = default;
@@ -50,6 +53,7 @@ class Buffer {
 
  private:
   friend Result<Buffer> make_buffer(Ledger&, Tag, std::uint64_t, std::string_view);
+  friend Result<Buffer> map_file(Ledger&, Tag, const FileRange&, std::string_view);
   void unmap() noexcept;
 
   Reservation reservation_;
@@ -58,6 +62,7 @@ class Buffer {
   std::size_t size_ = 0;    // as asked for
   std::size_t mapped_ = 0;  // as mapped
   bool sealed_ = false;
+  int table_entry_ = -1;  // of a mapped file (mapped_table.h)
 };
 
 /// Reserves `mapped_bytes(bytes)` under `tag` and its page tables, then maps them.

@@ -98,8 +98,8 @@ Result<ProcessBytes> exact_now() {
   return *bytes;
 }
 
-std::uint64_t above(const ProcessBytes& bytes, const ProcessBytes& baseline) {
-  return bytes.total() - std::min(bytes.total(), baseline.total());
+std::uint64_t growth(std::uint64_t now, std::uint64_t before) noexcept {
+  return now - std::min(now, before);
 }
 
 // Pages of [offset, offset + bytes) that are resident.
@@ -123,15 +123,23 @@ std::optional<ProcessBytes> parse_process_status(std::string_view text) {
   const auto anonymous = kib_field(text, "RssAnon");
   const auto shared = kib_field(text, "RssShmem");
   const auto tables = kib_field(text, "VmPTE");
-  if (!anonymous || !shared || !tables) return std::nullopt;
-  return ProcessBytes{*anonymous, *shared, *tables};
+  const auto files = kib_field(text, "RssFile");
+  if (!anonymous || !shared || !tables || !files) return std::nullopt;
+  return ProcessBytes{*anonymous, *shared, *tables, *files};
 }
 
 std::optional<ProcessBytes> parse_smaps_rollup(std::string_view text) {
   const auto anonymous = kib_field(text, "Anonymous");
   const auto shared = kib_field(text, "Pss_Shmem");
-  if (!anonymous || !shared) return std::nullopt;
-  return ProcessBytes{*anonymous, *shared, 0};
+  const auto files = kib_field(text, "Pss_File");
+  if (!anonymous || !shared || !files) return std::nullopt;
+  return ProcessBytes{*anonymous, *shared, 0, *files};
+}
+
+std::uint64_t HeldProbe::above(const ProcessBytes& bytes,
+                               const ProcessBytes& baseline) const noexcept {
+  const std::uint64_t files = count_files_ ? growth(bytes.file_bytes, baseline.file_bytes) : 0;
+  return growth(bytes.total(), baseline.total()) + files;
 }
 
 Result<HeldProbe> HeldProbe::make() {

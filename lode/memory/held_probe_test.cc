@@ -22,14 +22,16 @@ constexpr std::string_view kStatus =
     "RssFile:\t   10496 kB\nRssShmem:\t      24 kB\nVmPTE:\t     140 kB\nThreads:\t1\n";
 constexpr std::string_view kRollup =
     "55d0a0000000-7ffd20000000 ---p 00000000 00:00 0   [rollup]\nRss:               31000 kB\n"
-    "Pss_Anon:          20500 kB\nPss_Shmem:            12 kB\nAnonymous:         20500 kB\n";
+    "Pss_Anon:          20500 kB\nPss_File:          10400 kB\nPss_Shmem:            12 "
+    "kB\nAnonymous:         20500 kB\n";
 
 TEST(ProcessStatus, CountsAnonymousSharedAndPageTables) {
-  EXPECT_EQ(parse_process_status(kStatus), (ProcessBytes{20480 * kKiB, 24 * kKiB, 140 * kKiB}));
+  EXPECT_EQ(parse_process_status(kStatus),
+            (ProcessBytes{20480 * kKiB, 24 * kKiB, 140 * kKiB, 10496 * kKiB}));
 }
 
 TEST(ProcessStatus, MissesNoFieldInSilence) {
-  for (const std::string_view field : {"RssAnon", "RssShmem", "VmPTE"}) {
+  for (const std::string_view field : {"RssAnon", "RssShmem", "RssFile", "VmPTE"}) {
     std::string text(kStatus);
     text.replace(text.find(field), field.size(), "Other");
     EXPECT_FALSE(parse_process_status(text)) << field;
@@ -40,7 +42,7 @@ TEST(ProcessStatus, MissesNoFieldInSilence) {
 }
 
 TEST(SmapsRollup, CountsAnonymousAndSharedPages) {
-  EXPECT_EQ(parse_smaps_rollup(kRollup), (ProcessBytes{20500 * kKiB, 12 * kKiB, 0}));
+  EXPECT_EQ(parse_smaps_rollup(kRollup), (ProcessBytes{20500 * kKiB, 12 * kKiB, 0, 10400 * kKiB}));
   EXPECT_FALSE(parse_smaps_rollup("Rss: 1 kB\n"));
 }
 
