@@ -21,22 +21,39 @@ Result<std::span<std::byte>> WeightSetBuilder::make_slab(memory::Ledger& ledger,
   return weights_.slabs_.back().mutate();
 }
 
+void WeightSetBuilder::make_views(const StagePlan& stage, std::span<const std::byte> dense,
+                                  std::span<const std::byte> bank) {
+  const bool model = stage.layer == StagePlan::kModel;
+  auto& views = model ? weights_.model_ : weights_.layers_[static_cast<std::size_t>(stage.layer)];
+  for (const TensorPlace& place : stage.places) {
+    views[WeightSet::index(place.role)] = {dense.subspan(place.offset_bytes, place.bytes),
+                                           place.meta};
+  }
+  if (!stage.bank) return;
+  weights_.banks_[static_cast<std::size_t>(stage.layer)] = {stage.bank->record,
+                                                            stage.bank->num_experts, bank};
+}
+
 Result<WeightSetBuilder::Slabs> WeightSetBuilder::make_slabs(memory::Ledger& ledger,
                                                              const StagePlan& stage) {
   Slabs slabs;
   LODE_TRY(slabs.dense, make_slab(ledger, stage.slab_bytes, stage.name));
-  const bool model = stage.layer == StagePlan::kModel;
-  auto& views = model ? weights_.model_ : weights_.layers_[static_cast<std::size_t>(stage.layer)];
-  for (const TensorPlace& place : stage.places) {
-    views[WeightSet::index(place.role)] = {slabs.dense.subspan(place.offset_bytes, place.bytes),
-                                           place.meta};
+  if (stage.bank) {
+    LODE_TRY(slabs.bank,
+             make_slab(ledger, stage.bank->bytes(), fmt::format("experts of {}", stage.name)));
   }
-  if (!stage.bank) return slabs;
-  LODE_TRY(slabs.bank,
-           make_slab(ledger, stage.bank->bytes(), fmt::format("experts of {}", stage.name)));
-  weights_.banks_[static_cast<std::size_t>(stage.layer)] = {stage.bank->record,
-                                                            stage.bank->num_experts, slabs.bank};
+  make_views(stage, slabs.dense, slabs.bank);
   return slabs;
+}
+
+void WeightSetBuilder::take_slabs(const StagePlan& stage, memory::Buffer dense,
+                                  memory::Buffer bank) {
+  LODE_CHECK(dense.bytes().size() == stage.slab_bytes &&
+                 bank.bytes().size() == (stage.bank ? stage.bank->bytes() : 0),
+             "slabs are as large as their stage says");
+  make_views(stage, dense.bytes(), bank.bytes());
+  weights_.slabs_.push_back(std::move(dense));
+  if (stage.bank) weights_.slabs_.push_back(std::move(bank));
 }
 
 Result<WeightSet> WeightSetBuilder::finish() && {

@@ -6,6 +6,7 @@
 
 #include "lode/loader/plan.h"
 #include "lode/loader/weight_set.h"
+#include "lode/memory/buffer.h"
 #include "lode/memory/ledger.h"
 
 namespace lode::loader {
@@ -26,6 +27,10 @@ class WeightSetBuilder {
   /// Errors: kOverBudget, kIo.
   Result<Slabs> make_slabs(memory::Ledger& ledger, const StagePlan& stage);
 
+  /// Takes slabs that hold the next stage's bytes already: parts of a prepared file, mapped. `bank`
+  /// is empty where the stage has none. They are as large as the stage says.
+  void take_slabs(const StagePlan& stage, memory::Buffer dense, memory::Buffer bank);
+
   /// Seals every slab and hands the weights over.
   /// Errors: kIo.
   Result<WeightSet> finish() &&;
@@ -33,6 +38,8 @@ class WeightSetBuilder {
  private:
   Result<std::span<std::byte>> make_slab(memory::Ledger& ledger, std::uint64_t bytes,
                                          const std::string& what);
+  void make_views(const StagePlan& stage, std::span<const std::byte> dense,
+                  std::span<const std::byte> bank);
 
   WeightSet weights_;
 };
