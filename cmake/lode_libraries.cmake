@@ -8,4 +8,6 @@ lode_use(base PUBLIC fmt::fmt)
 # Headers only: whoever links the installed library need not have it.
 lode_use(json PRIVATE $<BUILD_INTERFACE:nlohmann_json::nlohmann_json>)
 lode_use(parallel PRIVATE Threads::Threads)
+lode_use(io PRIVATE uring)
 lode_use(text PRIVATE utf8proc)
+lode_use(io PRIVATE isal crypto)

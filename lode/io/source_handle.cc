@@ -10,6 +10,7 @@
 
 #include "lode/base/bytes.h"
 #include "lode/base/fmt.h"
+#include "lode/io/system_calls.h"
 
 namespace lode::io {
 namespace {
@@ -19,13 +20,6 @@ constexpr std::size_t kMostBytesACall = 1U << 30;
 
 std::int64_t to_ns(const timespec& time) {
   return std::int64_t{time.tv_sec} * 1'000'000'000 + std::int64_t{time.tv_nsec};
-}
-
-Error system_error(const std::string& path, std::string_view doing) {
-  return {.code = Code::kIo,
-          .thing = path,
-          .wanted = std::string(doing),
-          .found = std::strerror(errno)};
 }
 
 Error changed(const std::string& path, std::string found) {
@@ -65,7 +59,7 @@ Result<SourceHandle> SourceHandle::open(const SourceFile& file) {
   const int descriptor = ::open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (descriptor < 0) {
     if (errno == ENOENT || errno == ENOTDIR) return changed(file.path, "nothing of that name");
-    return system_error(file.path, "open");
+    return system_error(file.path, "open", -errno);
   }
   SourceHandle handle(descriptor, file);
   LODE_TRY_STATUS(handle.check_unchanged());
@@ -82,7 +76,7 @@ Status SourceHandle::read_into(std::uint64_t offset, std::span<std::byte> out) c
         ::pread(descriptor_, out.data() + done, want, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) {
-      return at(fmt::format("offset {}", offset + done), system_error(file_.path, "read"));
+      return at(fmt::format("offset {}", offset + done), system_error(file_.path, "read", -errno));
     }
     if (got == 0) return changed(file_.path, fmt::format("its end at byte {}", offset + done));
     done += static_cast<std::size_t>(got);
@@ -101,7 +95,7 @@ void SourceHandle::drop_pages() const noexcept {
 
 Status SourceHandle::check_unchanged() const {
   struct stat status {};
-  if (::fstat(descriptor_, &status) != 0) return system_error(file_.path, "fstat");
+  if (::fstat(descriptor_, &status) != 0) return system_error(file_.path, "fstat", -errno);
   if (!S_ISREG(status.st_mode)) return changed(file_.path, "something that is no regular file");
   LODE_TRY_STATUS(compare(file_, status));
   if (::stat(file_.path.c_str(), &status) != 0) {
