@@ -32,6 +32,7 @@ constexpr StoredAs kStorages[] = {{"nvfp4", WeightFormat::kNvfp4, "tiny"},
                                   {"mxfp4", WeightFormat::kMxfp4, "tiny"},
                                   {"mxfp4_gpt_oss", WeightFormat::kMxfp4, "tiny-gpt-oss"},
                                   {"fp8_block", WeightFormat::kFp8Block, "tiny"},
+                                  {"fp8_tensor", WeightFormat::kFp8Tensor, "tiny"},
                                   {"bf16", WeightFormat::kBf16, "tiny"}};
 
 class Storage : public testing::TestWithParam<StoredAs> {

@@ -46,12 +46,15 @@ json::Value modelopt_mixed(const Recipe& recipe, const Resolved& resolved) {
 
 json::Value modelopt(const Recipe& recipe, const Resolved& resolved) {
   if (recipe.dense_fp8) return modelopt_mixed(recipe, resolved);
+  const bool fp8 = recipe.format == WeightFormat::kFp8Tensor;
   const auto weights =
-      json::object({{"dynamic", false}, {"num_bits", 4}, {"type", "float"}, {"group_size", 16}});
+      fp8 ? json::object({{"dynamic", false}, {"num_bits", 8}, {"type", "float"}})
+          : json::object(
+                {{"dynamic", false}, {"num_bits", 4}, {"type", "float"}, {"group_size", 16}});
   const auto group =
       json::object({{"weights", weights}, {"targets", json::Array{json::Value("Linear")}}});
   return json::object({{"quant_method", "modelopt"},
-                       {"quant_algo", "W4A16_NVFP4"},
+                       {"quant_algo", fp8 ? "FP8" : "W4A16_NVFP4"},
                        {"config_groups", json::object({{"group_0", group}})},
                        {"ignore", ignored_modules(recipe, resolved)},
                        {"producer", json::object({{"name", "modelopt"}, {"version", "0.47.0"}})}});
@@ -130,12 +133,12 @@ json::Value index_of(const Recipe& recipe, const Plan& plan) {
 }
 
 /// hf_quant_config.json says the same in ModelOpt's older words.
-json::Value beside(const json::Value& config) {
+json::Value beside(const Recipe& recipe, const json::Value& config) {
   json::Object inner{{"quant_algo", *config.find("quant_algo")}, {"kv_cache_quant_algo", nullptr}};
   if (const json::Value* layers = config.find("quantized_layers")) {
     inner.emplace_back("quantized_layers", *layers);
   } else {
-    inner.emplace_back("group_size", 16);
+    if (recipe.format == WeightFormat::kNvfp4) inner.emplace_back("group_size", 16);
     inner.emplace_back("exclude_modules", *config.find("ignore"));
   }
   return json::object({{"producer", *config.find("producer")}, {"quantization", std::move(inner)}});
@@ -165,6 +168,7 @@ std::optional<json::Value> quantization_config(const Recipe& recipe, const Resol
     case WeightFormat::kFp8Block:
       return fp8(recipe, resolved);
     case WeightFormat::kNvfp4:
+    case WeightFormat::kFp8Tensor:
       return modelopt(recipe, resolved);
     case WeightFormat::kMxfp4:
       return resolved.storage == Storage::kInterleaved ? mxfp4(recipe) : compressed_tensors(recipe);
@@ -180,8 +184,8 @@ Status write_configs(const std::filesystem::path& folder, const Recipe& recipe,
   json::Object config = base ? *base : config_json(recipe, resolved);
   if (const auto quantised = quantization_config(recipe, resolved)) {
     config.emplace_back("quantization_config", *quantised);
-    if (recipe.format == WeightFormat::kNvfp4) {
-      LODE_TRY_STATUS(write_json(folder / "hf_quant_config.json", beside(*quantised)));
+    if (recipe.format == WeightFormat::kNvfp4 || recipe.format == WeightFormat::kFp8Tensor) {
+      LODE_TRY_STATUS(write_json(folder / "hf_quant_config.json", beside(recipe, *quantised)));
     }
   }
   LODE_TRY_STATUS(write_json(folder / "config.json", json::Value(std::move(config))));

@@ -61,7 +61,10 @@ Image empty_image(const Job& job) {
   const std::uint64_t columns = job.matrices.front().columns;
   Image image;
   image.codes.resize(rows * formats::row_bytes(job.encoding, columns));
-  image.scales.resize(job.matrices.size() * formats::scales_bytes(job.encoding, job.rows, columns));
+  if (has_block_scales(job.encoding)) {
+    image.scales.resize(job.matrices.size() *
+                        formats::scales_bytes(job.encoding, job.rows, columns));
+  }
   return image;
 }
 
@@ -75,7 +78,7 @@ void finish(const Job& job, Image& image) {
   const std::uint64_t rows = job.rows * job.matrices.size();
   const std::uint64_t bits = formats::info(job.encoding.element).bits;
   transpose(image.codes, rows, std::max<std::uint64_t>(1, bits / 8));
-  if (job.encoding.has_scale) transpose(image.scales, rows, 1);
+  if (has_block_scales(job.encoding)) transpose(image.scales, rows, 1);
 }
 
 std::vector<std::byte> as_bf16(std::span<const float> values) {
@@ -97,6 +100,10 @@ Result<formats::Quantised> QuantisingMaker::make(const Job& job, const MatrixId&
   if (!job.rule) return formats::Quantised{.encoding = job.encoding, .codes = as_bf16(values)};
   LODE_TRY(formats::Quantised done, formats::quantise({*job.rule, values, count, matrix.columns,
                                                        formats::Format::kBf16, amax_}));
+  if (job.encoding.has_scale && !has_block_scales(job.encoding)) {
+    std::memcpy(&done.tensor_scale, done.scales.data(), sizeof done.tensor_scale);
+    done.scales.clear();
+  }
   if (done.encoding == job.encoding) return done;
   return Error{.code = Code::kUnsupported,
                .thing = std::string(formats::info(*job.rule).name),

@@ -72,6 +72,16 @@ void place_in_shards(const Recipe& recipe, Plan& plan) {
 
 }  // namespace
 
+bool has_block_scales(const formats::Encoding& encoding) noexcept {
+  const bool one = encoding.block_rows == formats::kWhole && encoding.block_k == formats::kWhole;
+  return encoding.has_scale && !one;
+}
+
+bool has_matrix_scale(const formats::Encoding& encoding) noexcept {
+  const bool one = encoding.has_scale && !has_block_scales(encoding);
+  return one || encoding.tensor_scale != formats::TensorScale::kNone;
+}
+
 std::string_view module_of(std::string_view tensor) noexcept {
   constexpr std::string_view kSuffix = ".weight";
   if (tensor.ends_with(kSuffix)) tensor.remove_suffix(kSuffix.size());

@@ -50,6 +50,12 @@ struct Plan {
   std::vector<std::vector<MatrixId>> sharing;  // matrices under one scale of the matrix
 };
 
+/// Whether one number is the whole scale of a matrix, of FP8 or beside block scales: it is measured
+/// beforehand and kept in Job::tensor_scale.
+bool has_matrix_scale(const formats::Encoding& encoding) noexcept;
+/// Whether there are scales of blocks or rows: those in Job::scales.
+bool has_block_scales(const formats::Encoding& encoding) noexcept;
+
 /// All tensors, their places in the shards, and the work that fills them. Touches nothing.
 Plan plan_checkpoint(const Recipe& recipe, const Resolved& resolved);
 

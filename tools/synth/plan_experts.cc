@@ -85,13 +85,13 @@ void add_module(const Recipe& recipe, const Resolved& resolved, const MatrixId& 
   job.rule = resolved.rule;
   job.amax_of = amax_of;
   job.codes = add_codes(stored, plan);
-  if (stored.encoding.has_scale) {
+  if (has_block_scales(stored.encoding)) {
     stored.name = module + std::string(names.scales);
     job.scales = add_scales(stored, plan);
   }
-  if (stored.encoding.tensor_scale != formats::TensorScale::kNone) {
+  if (has_matrix_scale(stored.encoding)) {
     stored.name = module + std::string(names.tensor_scale);
-    const bool scalar = recipe.format == WeightFormat::kNvfp4;  // ModelOpt's has no axis
+    const bool scalar = recipe.format != WeightFormat::kNvfp4Ct;  // ModelOpt's has no axis
     const std::vector<std::uint64_t> dims(scalar ? 0 : 1, 1);
     job.tensor_scale = add_tensor(stored, "F32", dims, 4, plan);
   }
@@ -135,9 +135,9 @@ void add_stack(const Recipe& recipe, const Resolved& resolved, const Stack& stac
   const Place codes = add_codes(named(names.codes), plan);
   std::optional<Place> scales;
   std::optional<Place> tensor_scale;
-  if (stored.encoding.has_scale) scales = add_scales(named(names.scales), plan);
+  if (has_block_scales(stored.encoding)) scales = add_scales(named(names.scales), plan);
   const bool one_for_all = stored.transposed;
-  if (stored.encoding.tensor_scale != formats::TensorScale::kNone) {
+  if (has_matrix_scale(stored.encoding)) {
     const auto dims = one_for_all ? std::vector<std::uint64_t>{} : std::vector{num_experts};
     tensor_scale = add_tensor(named(names.tensor_scale), "F32", dims, 4, plan);
   }

@@ -81,7 +81,7 @@ void fill_codes(std::uint64_t key, Format format, float wanted, std::span<std::b
 float tensor_scale_of(const formats::Encoding& encoding, float wanted) {
   switch (encoding.tensor_scale) {
     case formats::TensorScale::kNone:
-      return 1.0F;
+      return has_block_scales(encoding) ? 1.0F : wanted;
     case formats::TensorScale::kMultiplier:
       return wanted;
     case formats::TensorScale::kDivisor:
@@ -101,12 +101,16 @@ Result<formats::Quantised> RandomMaker::make(const Job& job, const MatrixId& mat
   formats::Quantised made{.encoding = encoding};
   const std::uint64_t stride = formats::row_bytes(encoding, matrix.columns);
   made.codes.resize(count * stride);
-  made.scales.resize(formats::scales_bytes(encoding, count, matrix.columns));
+  if (has_block_scales(encoding)) {
+    made.scales.resize(formats::scales_bytes(encoding, count, matrix.columns));
+  }
   const float wanted = spread(matrix) / spread_of_codes(encoding.element);
   for (std::uint64_t row = 0; row < count; ++row) {
     fill_codes(row_key(seed_, matrix, first_row + row), encoding.element, spread(matrix),
                std::span(made.codes).subspan(row * stride, stride));
   }
+  made.tensor_scale = tensor_scale_of(encoding, wanted);
+  if (made.scales.empty()) return made;
   const std::uint64_t scale_rows = formats::scale_rows(encoding, count);
   const std::uint64_t first = formats::scale_rows(encoding, first_row);
   for (std::uint64_t row = 0; row < scale_rows; ++row) {
@@ -114,7 +118,6 @@ Result<formats::Quantised> RandomMaker::make(const Job& job, const MatrixId& mat
     fill_scales(~row_key(seed_, matrix, first + row), encoding.scale, wanted,
                 std::span(made.scales).subspan(row * scale_stride, scale_stride));
   }
-  made.tensor_scale = tensor_scale_of(encoding, wanted);
   return made;
 }
 

@@ -128,7 +128,8 @@ Result<std::vector<float>> Reader::expert(std::uint64_t layer, std::uint64_t exp
     read.codes = half(read.codes, which, all_rows, interleaved);
     const bool blocks = storage.encoding.block_rows > 1;
     const std::uint64_t scale_rows = blocks ? all_rows / storage.encoding.block_rows : all_rows;
-    if (!read.scales.empty()) read.scales = half(read.scales, which, scale_rows, interleaved);
+    if (has_block_scales(storage.encoding))
+      read.scales = half(read.scales, which, scale_rows, interleaved);
   }
   return dequantised({storage.encoding, rows, columns, read.codes, read.scales, read.tensor_scale});
 }

@@ -7,7 +7,7 @@ namespace {
 
 using formats::Rule;
 
-constexpr std::array<FormatRow, 5> kFormats{{
+constexpr std::array<FormatRow, 6> kFormats{{
     {WeightFormat::kBf16, "bf16", std::nullopt, {".weight", "", ""}, {"", "", ""}, "as they are"},
     {WeightFormat::kMxfp4,
      "mxfp4",
@@ -33,6 +33,12 @@ constexpr std::array<FormatRow, 5> kFormats{{
      {".weight", ".weight_scale_inv", ""},
      {"", "_scale_inv", ""},
      "E4M3 with an F32 scale for 128 x 128"},
+    {WeightFormat::kFp8Tensor,
+     "fp8-tensor",
+     Rule::kModeloptFp8Tensor,
+     {".weight", "", ".weight_scale"},
+     {"", "", "_weight_scale"},
+     "E4M3 with one F32 scale a matrix, ModelOpt names"},
 }};
 
 constexpr std::array<StorageRow, 4> kStorages{{
@@ -62,6 +68,9 @@ Status check_storage(const Recipe& recipe, const Resolved& resolved) {
     return cannot("fp8-block experts in one tensor", "storage fused, a width divisible by 128",
                   std::to_string(recipe.shape.intermediate));
   }
+  if (recipe.format == WeightFormat::kFp8Tensor && stacked && resolved.storage != Storage::kFused) {
+    return cannot("fp8-tensor experts in one tensor", "storage fused", "another");
+  }
   const bool transposable =
       recipe.format == WeightFormat::kBf16 || recipe.format == WeightFormat::kNvfp4;
   if (resolved.storage == Storage::kTransposed && !transposable) {
@@ -69,6 +78,9 @@ Status check_storage(const Recipe& recipe, const Resolved& resolved) {
   }
   if (interleaved && recipe.format == WeightFormat::kNvfp4Ct) {
     return cannot("gpt_oss experts", "bf16, mxfp4 or nvfp4", "nvfp4-ct");
+  }
+  if (recipe.dense_fp8 && recipe.format == WeightFormat::kFp8Tensor) {
+    return cannot("matrices outside fp8-tensor experts", "bf16", "fp8-block");
   }
   if (recipe.split_gate_up && (stacked || recipe.shards < 2)) {
     return cannot("gate and up in different shards", "storage per-expert and two shards",

@@ -14,7 +14,7 @@
 namespace lode::synth {
 
 /// How experts are stored as numbers.
-enum class WeightFormat : std::uint8_t { kBf16, kMxfp4, kNvfp4, kNvfp4Ct, kFp8Block };
+enum class WeightFormat : std::uint8_t { kBf16, kMxfp4, kNvfp4, kNvfp4Ct, kFp8Block, kFp8Tensor };
 
 /// How experts lie: by themselves, or all of a layer in one tensor.
 enum class Storage : std::uint8_t {
@@ -24,7 +24,7 @@ enum class Storage : std::uint8_t {
   kInterleaved,  // gate and up alternate, as gpt-oss has it
 };
 
-/// What shares one scale of the matrix (NVFP4).
+/// What shares one scale of the matrix (NVFP4, FP8 by matrices).
 enum class ScaleOver : std::uint8_t {
   kAuto,    // the narrowest that the storage can express
   kMatrix,  // one matrix

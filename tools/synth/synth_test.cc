@@ -192,6 +192,14 @@ TEST(Resolve, RefusesWhatCannotBeStored) {
     r.storage = Storage::kFused;  // 96 is no multiple of 128
   }));
   EXPECT_TRUE(refused([](Recipe& r) {
+    r.format = WeightFormat::kFp8Tensor;
+    r.storage = Storage::kTransposed;
+  }));
+  EXPECT_TRUE(refused([](Recipe& r) {
+    r.format = WeightFormat::kFp8Tensor;
+    r.dense_fp8 = true;
+  }));
+  EXPECT_TRUE(refused([](Recipe& r) {
     r.storage = Storage::kFused;
     r.scale_over = ScaleOver::kMatrix;
   }));

@@ -82,6 +82,8 @@ inline std::vector<Case> cases() {
       make_case("nvfp4_ct_fused", kNvfp4Ct, Storage::kFused),
       make_case("fp8_per_expert", kFp8Block, Storage::kPerExpert),
       make_case("fp8_fused", kFp8Block, Storage::kFused),
+      make_case("fp8_tensor_per_expert", kFp8Tensor, Storage::kPerExpert),
+      make_case("fp8_tensor_fused", kFp8Tensor, Storage::kFused),
       make_case("shards", kNvfp4, Storage::kPerExpert),
       make_case("gate_from_up", kMxfp4, Storage::kPerExpert),
       make_case("prefix", kBf16, Storage::kFused),

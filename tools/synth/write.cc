@@ -46,9 +46,8 @@ class Writer {
   /// The first pass over the float model, where a scale of the matrix asks for one.
   Status measure(unsigned threads) {
     amax_.resize(plan_.sharing.size());
-    const bool needed = std::ranges::any_of(plan_.jobs, [](const Job& job) {
-      return job.encoding.tensor_scale != formats::TensorScale::kNone;
-    });
+    const bool needed = std::ranges::any_of(
+        plan_.jobs, [](const Job& job) { return has_matrix_scale(job.encoding); });
     if (!needed || recipe_.random_codes) return {};
     return for_all(plan_.sharing.size(), threads, [this](std::size_t i) -> Status {
       LODE_TRY(amax_[i], largest_of(plan_.sharing[i], source_));
@@ -87,7 +86,7 @@ class Writer {
   Result<Image> image_of(const Job& job) const {
     if (recipe_.random_codes) return make_image(job, RandomMaker(recipe_.seed));
     std::optional<float> amax;
-    if (job.encoding.tensor_scale != formats::TensorScale::kNone) amax = amax_[*job.amax_of];
+    if (has_matrix_scale(job.encoding)) amax = amax_[*job.amax_of];
     return make_image(job, QuantisingMaker(source_, amax));
   }
 
