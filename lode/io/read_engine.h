@@ -5,9 +5,11 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lode/base/result.h"
+#include "lode/io/system_calls.h"
 
 namespace lode::io {
 
@@ -21,13 +23,22 @@ struct SourceFile {
   std::int64_t ctime_ns = 0;
 };
 
+/// What direct reads are made of: offsets, lengths and addresses are multiples of it.
+inline constexpr std::uint64_t kBlockBytes = 4096;
+
 /// Bytes [offset, offset + out.size()) of a file, wanted in `out`, which must live until the
 /// completion with this ticket has been given out.
+///
+/// Past the page cache only whole blocks can be read, to whole blocks of memory. So that can be
+/// done where `out` lies as far behind a block's beginning as `offset_bytes` does, and either its
+/// ends are those of blocks or `owns_blocks` says that whatever else is in its first and last block
+/// of memory may be overwritten. Other requests go through the page cache.
 struct ReadRequest {
   std::uint32_t file_id = 0;
   std::uint64_t offset_bytes = 0;
   std::span<std::byte> out;
   std::uint64_t ticket = 0;
+  bool owns_blocks = false;
 };
 
 struct ReadCompletion {
@@ -36,7 +47,8 @@ struct ReadCompletion {
 };
 
 /// Reads many ranges of a set of files at once. One caller submits and waits; the work behind it is
-/// the engine's. What was read does not stay in the page cache.
+/// the engine's. The page cache is left as it was found: pages that were there stay, what the reads
+/// brought goes.
 class ReadEngine {
  public:
   virtual ~ReadEngine() = default;
@@ -49,22 +61,47 @@ class ReadEngine {
   /// system refuses, naming file and offset.
   virtual ReadCompletion wait() = 0;
 
-  /// Drops what is left of the files in the page cache and looks whether they are still the files
-  /// that were opened. No request may be under way.
+  /// Looks whether the files are still those that were opened. No request may be under way.
   ///
   /// Errors: kSourceChanged naming the file.
   virtual Status finish() = 0;
 
   /// Bytes read so far, a number a file.
   virtual std::vector<std::uint64_t> bytes_read() const = 0;
+
+  /// How it reads and why, for people: "uring, direct, 16 reads of 1 MiB at once; ...".
+  virtual std::string description() const { return {}; }
 };
 
-/// An engine of `num_threads` threads that call pread: works everywhere.
+/// By which calls files are read. The bytes are the same.
+enum class IoKind : std::uint8_t {
+  kAuto,      // what the files and the system make best
+  kUring,     // io_uring, past the page cache
+  kThreads,   // threads with pread, past the page cache where pages are not in it
+  kBuffered,  // threads with pread through the page cache, dropped behind
+};
+std::string_view name(IoKind kind) noexcept;
+/// Errors: kUsage for a word that is no kind.
+Result<IoKind> parse_io_kind(std::string_view word);
+
+struct ReadPolicy {
+  IoKind kind = IoKind::kAuto;
+  std::uint32_t num_threads = 4;                        // of the engines that have some
+  std::uint64_t most_bytes_at_once = 16 * 1024 * 1024;  // that the caller has under way
+};
+
+/// Threads that keep a file system busy which is far away.
+inline constexpr std::uint32_t kNetworkThreads = 16;
+/// Whether the first of the files is on a file system of another machine.
+bool on_network(std::span<const SourceFile> files, SystemCalls& calls = system_calls());
+
+/// An engine as `policy` says; `description` tells what kAuto chose.
 ///
-/// Errors: kSourceChanged where a file is no longer the one that is meant; kIo; kOther where the
-/// system gives no threads.
-/// Memory: a stack of 256 KiB a thread, a record for each request under way.
-Result<std::unique_ptr<ReadEngine>> make_threads_engine(std::span<const SourceFile> files,
-                                                        std::uint32_t num_threads);
+/// Errors: kSourceChanged where a file is no longer the one that is meant; kIo; kUnsupported where
+///         kUring is asked for and the system refuses it; kOther where it gives no threads.
+/// Memory: a stack of 256 KiB a thread; a record for each request under way.
+Result<std::unique_ptr<ReadEngine>> make_read_engine(std::span<const SourceFile> files,
+                                                     const ReadPolicy& policy,
+                                                     SystemCalls& calls = system_calls());
 
 }  // namespace lode::io

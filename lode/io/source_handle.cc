@@ -1,28 +1,15 @@
 #include "lode/io/source_handle.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
-#include "lode/base/bytes.h"
 #include "lode/base/fmt.h"
-#include "lode/io/system_calls.h"
 
 namespace lode::io {
-namespace {
 
-constexpr std::uint64_t kPageBytes = 4096;
-constexpr std::size_t kMostBytesACall = 1U << 30;
-
-std::int64_t to_ns(const timespec& time) {
-  return std::int64_t{time.tv_sec} * 1'000'000'000 + std::int64_t{time.tv_nsec};
-}
-
-Error changed(const std::string& path, std::string found) {
+Error source_changed(const std::string& path, std::string found) {
   return {.code = Code::kSourceChanged,
           .thing = path,
           .wanted = "the file that was opened, unchanged",
@@ -30,78 +17,112 @@ Error changed(const std::string& path, std::string found) {
           .hint = "load again when nothing writes to the checkpoint"};
 }
 
-Status compare(const SourceFile& file, const struct stat& status) {
-  if (status.st_dev != file.device || status.st_ino != file.inode) {
-    return changed(file.path, "another file of that name");
-  }
-  if (static_cast<std::uint64_t>(status.st_size) != file.bytes) {
-    return changed(file.path, fmt::format("{} bytes, not {}", status.st_size, file.bytes));
-  }
-  if (to_ns(status.st_mtim) != file.mtime_ns || to_ns(status.st_ctim) != file.ctime_ns) {
-    return changed(file.path, "a newer time of change");
-  }
-  return {};
-}
-
-}  // namespace
-
-SourceHandle::SourceHandle(SourceHandle&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)), file_(std::move(other.file_)) {}
-
 SourceHandle::~SourceHandle() {
-  if (descriptor_ < 0) return;
-  drop_pages();
-  ::close(descriptor_);
+  for (const int descriptor : {through_cache_, past_cache_}) {
+    if (descriptor >= 0) calls_.close(descriptor);
+  }
 }
 
-Result<SourceHandle> SourceHandle::open(const SourceFile& file) {
+Result<int> SourceHandle::open_one(int flags) {
   // Non-blocking, so that a pipe put in place of a shard cannot hold us up.
-  const int descriptor = ::open(file.path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (descriptor < 0) {
-    if (errno == ENOENT || errno == ENOTDIR) return changed(file.path, "nothing of that name");
-    return system_error(file.path, "open", -errno);
+  const int descriptor = calls_.open(file_.path, flags | O_RDONLY | O_NONBLOCK, 0);
+  if (descriptor == -ENOENT || descriptor == -ENOTDIR) {
+    return source_changed(file_.path, "nothing of that name");
   }
-  SourceHandle handle(descriptor, file);
-  LODE_TRY_STATUS(handle.check_unchanged());
-  // Reads are whole ring slots already: reading ahead would only fill the page cache.
-  ::posix_fadvise(descriptor, 0, 0, POSIX_FADV_RANDOM);
-  return handle;
+  if (descriptor == -EMFILE) {
+    Error error = system_error(file_.path, "open", descriptor);
+    error.hint = "the limit of open files is too low for so many shards: ulimit -n";
+    return error;
+  }
+  if (descriptor < 0) return system_error(file_.path, "open", descriptor);
+  FileStatus status;
+  const int answer = calls_.status(descriptor, status);
+  const Status same =
+      answer < 0 ? Status(system_error(file_.path, "fstat", answer)) : compare(status);
+  if (!same) {
+    calls_.close(descriptor);
+    return same.error();
+  }
+  // Where a file system cannot tell whether it would block, io_uring would not read at all.
+  ::fcntl(descriptor, F_SETFL, flags);
+  return descriptor;
 }
 
-Status SourceHandle::read_into(std::uint64_t offset, std::span<std::byte> out) const {
-  std::size_t done = 0;
-  while (done < out.size()) {
-    const std::size_t want = std::min(out.size() - done, kMostBytesACall);
-    const auto got =
-        ::pread(descriptor_, out.data() + done, want, static_cast<off_t>(offset + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) {
-      return at(fmt::format("offset {}", offset + done), system_error(file_.path, "read", -errno));
+Status SourceHandle::open(Way way) {
+  if (way == Way::kPastCache) {
+    auto opened = open_one(O_DIRECT);
+    if (opened) {
+      past_cache_ = *opened;
+      const int alignment = calls_.direct_alignment(past_cache_);
+      const bool unknown = alignment < 0;
+      direct_ = unknown || (alignment > 0 && kBlockBytes % static_cast<unsigned>(alignment) == 0);
+      if (direct_) return {};
+      calls_.close(std::exchange(past_cache_, -1));
+    } else if (opened.error().code == Code::kSourceChanged) {
+      return opened.error();
     }
-    if (got == 0) return changed(file_.path, fmt::format("its end at byte {}", offset + done));
-    done += static_cast<std::size_t>(got);
   }
-  // Whole pages: those at the edges were brought by this read as well.
-  const std::uint64_t begin = offset / kPageBytes * kPageBytes;
-  const std::uint64_t end = align_up(offset + out.size(), kPageBytes);
-  ::posix_fadvise(descriptor_, static_cast<off_t>(begin), static_cast<off_t>(end - begin),
-                  POSIX_FADV_DONTNEED);
+  LODE_TRY(const int through, descriptor(false));
+  static_cast<void>(through);
+  direct_ = way == Way::kThroughCache;
   return {};
 }
 
-void SourceHandle::drop_pages() const noexcept {
-  ::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_DONTNEED);
+Result<int> SourceHandle::descriptor(bool direct) {
+  const std::scoped_lock lock(mutex_);
+  int& descriptor = direct ? past_cache_ : through_cache_;
+  if (descriptor >= 0) return descriptor;
+  LODE_TRY(descriptor, open_one(direct ? O_DIRECT : 0));
+  // Reads are whole ring slots already: reading ahead would only fill the page cache.
+  if (!direct) calls_.advise_random(descriptor);
+  return descriptor;
 }
 
-Status SourceHandle::check_unchanged() const {
-  struct stat status {};
-  if (::fstat(descriptor_, &status) != 0) return system_error(file_.path, "fstat", -errno);
-  if (!S_ISREG(status.st_mode)) return changed(file_.path, "something that is no regular file");
-  LODE_TRY_STATUS(compare(file_, status));
-  if (::stat(file_.path.c_str(), &status) != 0) {
-    return changed(file_.path, fmt::format("stat: {}", std::strerror(errno)));
+int SourceHandle::any_descriptor() {
+  const std::scoped_lock lock(mutex_);
+  return through_cache_ >= 0 ? through_cache_ : past_cache_;
+}
+
+bool SourceHandle::look(std::uint64_t first_page, std::span<unsigned char> resident) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!asked_) {
+      residency_ = memory::PageResidency::of(through_cache_ >= 0 ? through_cache_ : past_cache_,
+                                             file_.bytes);
+    }
+    asked_ = true;
   }
-  return compare(file_, status);
+  return residency_ && residency_->look(first_page, resident);
+}
+
+void SourceHandle::drop_cache(std::uint64_t offset_bytes, std::uint64_t bytes) {
+  calls_.drop_cache(any_descriptor(), offset_bytes, bytes);
+}
+
+Status SourceHandle::compare(const FileStatus& status) const {
+  if (!status.regular) return source_changed(file_.path, "something that is no regular file");
+  if (status.device != file_.device || status.inode != file_.inode) {
+    return source_changed(file_.path, "another file of that name");
+  }
+  if (status.bytes != file_.bytes) {
+    return source_changed(file_.path, fmt::format("{} bytes, not {}", status.bytes, file_.bytes));
+  }
+  if (status.mtime_ns != file_.mtime_ns || status.ctime_ns != file_.ctime_ns) {
+    return source_changed(file_.path, "a newer time of change");
+  }
+  return {};
+}
+
+Status SourceHandle::check_unchanged() {
+  FileStatus status;
+  if (const int answer = calls_.status(any_descriptor(), status); answer < 0) {
+    return system_error(file_.path, "fstat", answer);
+  }
+  LODE_TRY_STATUS(compare(status));
+  if (const int answer = calls_.status_of(file_.path, status); answer < 0) {
+    return source_changed(file_.path, system_error(file_.path, "stat", answer).found);
+  }
+  return compare(status);
 }
 
 }  // namespace lode::io

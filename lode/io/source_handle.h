@@ -1,43 +1,69 @@
 #pragma once
 
-#include <cstddef>
+#include <atomic>
 #include <cstdint>
-#include <span>
+#include <mutex>
+#include <optional>
 #include <string>
 
 #include "lode/base/result.h"
 #include "lode/io/read_engine.h"
+#include "lode/memory/page_residency.h"
 
 namespace lode::io {
 
-/// An open file that leaves no pages behind. Move-only; closed when it ends.
+/// By which descriptor a file is opened.
+enum class Way : std::uint8_t {
+  kPastCache,         // direct reads, or through the cache where the system has none
+  kThroughCache,      // most of it is there; direct reads are tried where it is not
+  kOnlyThroughCache,  // no direct reads
+};
+
+/// An open source file: one descriptor for reads past the page cache or one for reads through it,
+/// and the other where it comes to be needed. Thread-safe; closed when it ends.
 class SourceHandle {
  public:
-  SourceHandle(SourceHandle&& other) noexcept;
-  SourceHandle& operator=(SourceHandle&&) = delete;
+  SourceHandle(const SourceFile& file, SystemCalls& calls) : file_(file), calls_(calls) {}
+  SourceHandle(const SourceHandle&) = delete;
+  SourceHandle& operator=(const SourceHandle&) = delete;
   ~SourceHandle();
 
   /// Errors: kSourceChanged where it is not the file that is meant; kIo.
-  static Result<SourceHandle> open(const SourceFile& file);
+  Status open(Way way);
 
-  /// Fills `out` from `offset` on and drops the pages behind it.
-  ///
-  /// Shapes: out [bytes]
-  /// Errors: kSourceChanged where the file ends before; kIo naming file and offset.
-  Status read_into(std::uint64_t offset, std::span<std::byte> out) const;
+  const SourceFile& file() const noexcept { return file_; }
+  /// Whether direct reads are worth trying.
+  bool is_direct() const noexcept { return direct_.load(std::memory_order_relaxed); }
+  /// The system did refuse one.
+  void refuse_direct() noexcept { direct_.store(false, std::memory_order_relaxed); }
 
-  /// Drops every page of the file that the system still keeps.
-  void drop_pages() const noexcept;
+  /// Errors: those of `open`.
+  Result<int> descriptor(bool direct);
+
+  /// Which pages are in the cache: false where the system does not say.
+  bool look(std::uint64_t first_page, std::span<unsigned char> resident);
+  void drop_cache(std::uint64_t offset_bytes, std::uint64_t bytes);
 
   /// Errors: kSourceChanged where the path no longer leads to the file that was opened, or it was
   /// changed; kIo.
-  Status check_unchanged() const;
+  Status check_unchanged();
 
  private:
-  SourceHandle(int descriptor, const SourceFile& file) : descriptor_(descriptor), file_(file) {}
+  Result<int> open_one(int flags);
+  Status compare(const FileStatus& status) const;
+  int any_descriptor();
 
-  int descriptor_ = -1;
   SourceFile file_;
+  SystemCalls& calls_;
+  std::atomic<bool> direct_ = false;
+  std::mutex mutex_;  // of what follows, which is made once
+  int through_cache_ = -1;
+  int past_cache_ = -1;
+  bool asked_ = false;
+  std::optional<memory::PageResidency> residency_;
 };
+
+/// The error of a file that is no longer what it was.
+Error source_changed(const std::string& path, std::string found);
 
 }  // namespace lode::io

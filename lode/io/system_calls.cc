@@ -80,9 +80,9 @@ int SystemCalls::direct_alignment(int descriptor) {
 #endif
 }
 
-std::int64_t SystemCalls::file_system(int descriptor) {
+std::int64_t SystemCalls::file_system(const std::string& path) {
   struct statfs from {};
-  if (::fstatfs(descriptor, &from) < 0) return -errno;
+  if (::statfs(path.c_str(), &from) < 0) return -errno;
   return static_cast<std::uint32_t>(from.f_type);
 }
 

@@ -45,7 +45,7 @@ class SystemCalls {
   /// direct reads of this file, -ENOTSUP where the system does not say.
   virtual int direct_alignment(int descriptor);
   /// The file system's number in statfs(2).
-  virtual std::int64_t file_system(int descriptor);
+  virtual std::int64_t file_system(const std::string& path);
   /// Bytes that the file system has left for this user.
   virtual std::int64_t free_bytes(const std::string& folder);
 

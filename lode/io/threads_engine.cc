@@ -1,13 +1,13 @@
-#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
 #include <optional>
 #include <utility>
 
+#include "lode/base/bytes.h"
 #include "lode/base/check.h"
-#include "lode/io/read_engine.h"
-#include "lode/io/source_handle.h"
+#include "lode/base/fmt.h"
+#include "lode/io/engines.h"
 #include "lode/parallel/small_thread.h"
 
 namespace lode::io {
@@ -15,29 +15,32 @@ namespace {
 
 class ThreadsEngine final : public ReadEngine {
  public:
-  explicit ThreadsEngine(std::vector<SourceHandle> files)
-      : files_(std::move(files)), bytes_read_(files_.size()) {}
+  ThreadsEngine(std::unique_ptr<SourceReader> reader, EngineSettings settings)
+      : reader_(std::move(reader)), settings_(std::move(settings)) {}
   ~ThreadsEngine() override;
   ThreadsEngine(const ThreadsEngine&) = delete;
   ThreadsEngine& operator=(const ThreadsEngine&) = delete;
 
-  Status start(std::uint32_t num_threads);
+  Status start();
   void submit(const ReadRequest& request) override;
   ReadCompletion wait() override;
   Status finish() override;
-  std::vector<std::uint64_t> bytes_read() const override;
+  std::vector<std::uint64_t> bytes_read() const override { return reader_->bytes_read(); }
+  std::string description() const override;
 
  private:
   void serve();
-  std::optional<ReadRequest> next();
+  std::optional<Piece> next();
+  Status read(Piece& piece);
 
-  std::vector<SourceHandle> files_;
-  std::vector<std::atomic<std::uint64_t>> bytes_read_;
-  std::mutex mutex_;
+  const std::unique_ptr<SourceReader> reader_;
+  const EngineSettings settings_;
+  std::mutex mutex_;  // of what follows
   std::condition_variable submitted_;
   std::condition_variable completed_;
-  std::deque<ReadRequest> waiting_;
+  std::deque<Piece> waiting_;
   std::deque<ReadCompletion> done_;
+  Requests requests_;
   std::uint64_t under_way_ = 0;  // submitted and not yet given out
   bool stop_ = false;
   std::vector<parallel::SmallThread> threads_;
@@ -53,8 +56,8 @@ ThreadsEngine::~ThreadsEngine() {
   threads_.clear();  // joins
 }
 
-Status ThreadsEngine::start(std::uint32_t num_threads) {
-  for (std::uint32_t i = 0; i < num_threads; ++i) {
+Status ThreadsEngine::start() {
+  for (std::uint32_t i = 0; i < settings_.num_threads; ++i) {
     auto thread = parallel::SmallThread::start("lode-read", [this] { serve(); });
     if (thread.joinable()) threads_.push_back(std::move(thread));
   }
@@ -68,13 +71,13 @@ Status ThreadsEngine::start(std::uint32_t num_threads) {
 }
 
 void ThreadsEngine::submit(const ReadRequest& request) {
-  LODE_CHECK(request.file_id < files_.size(), "a read names one of the engine's files");
-  {
-    const std::scoped_lock lock(mutex_);
-    waiting_.push_back(request);
-    ++under_way_;
-  }
-  submitted_.notify_one();
+  LODE_CHECK(request.file_id < reader_->num_files(), "a read names one of the engine's files");
+  const std::scoped_lock lock(mutex_);
+  requests_.add(request, settings_.piece_bytes, [this](const Piece& piece) {
+    waiting_.push_back(piece);
+    submitted_.notify_one();
+  });
+  ++under_way_;
 }
 
 ReadCompletion ThreadsEngine::wait() {
@@ -87,22 +90,35 @@ ReadCompletion ThreadsEngine::wait() {
   return completion;
 }
 
-std::optional<ReadRequest> ThreadsEngine::next() {
+std::optional<Piece> ThreadsEngine::next() {
   std::unique_lock lock(mutex_);
   submitted_.wait(lock, [this] { return stop_ || !waiting_.empty(); });
   if (waiting_.empty()) return std::nullopt;
-  const ReadRequest request = waiting_.front();
+  Piece piece = std::move(waiting_.front());
   waiting_.pop_front();
-  return request;
+  return piece;
+}
+
+Status ThreadsEngine::read(Piece& piece) {
+  for (;;) {
+    LODE_TRY(const ReadCall call, reader_->call(piece));
+    LODE_TRY(const bool complete,
+             reader_->advance(
+                 piece, reader_->calls().pread(call.descriptor, call.out, call.offset_bytes)));
+    if (complete) return {};
+  }
 }
 
 void ThreadsEngine::serve() {
-  while (const auto request = next()) {
-    Status status = files_[request->file_id].read_into(request->offset_bytes, request->out);
-    bytes_read_[request->file_id].fetch_add(request->out.size(), std::memory_order_relaxed);
+  while (auto piece = next()) {
+    reader_->begin(*piece, true);
+    Status status = read(*piece);
+    reader_->end(*piece);
     {
       const std::scoped_lock lock(mutex_);
-      done_.push_back({request->ticket, std::move(status)});
+      auto done = requests_.finish_piece(piece->request_idx, std::move(status));
+      if (!done) continue;
+      done_.push_back(*std::move(done));
     }
     completed_.notify_one();
   }
@@ -113,31 +129,30 @@ Status ThreadsEngine::finish() {
     const std::scoped_lock lock(mutex_);
     LODE_CHECK(under_way_ == 0, "a read is still under way");
   }
-  for (const SourceHandle& file : files_) file.drop_pages();
-  for (const SourceHandle& file : files_) LODE_TRY_STATUS(file.check_unchanged());
-  return {};
+  return reader_->check_unchanged();
 }
 
-std::vector<std::uint64_t> ThreadsEngine::bytes_read() const {
-  std::vector<std::uint64_t> bytes;
-  bytes.reserve(bytes_read_.size());
-  for (const auto& count : bytes_read_) bytes.push_back(count.load(std::memory_order_relaxed));
-  return bytes;
+std::string ThreadsEngine::description() const {
+  const std::size_t direct = reader_->num_direct_files();
+  std::string text =
+      fmt::format("{}, {} threads", settings_.direct ? "threads" : "buffered", threads_.size());
+  if (settings_.direct && direct < reader_->num_files()) {
+    text += fmt::format(", {} of {} files only through the page cache",
+                        reader_->num_files() - direct, reader_->num_files());
+  }
+  if (settings_.direct && reader_->cached_bytes() > 0) {
+    text += fmt::format(", {} through the page cache", human_bytes(reader_->cached_bytes()));
+  }
+  return settings_.reason.empty() ? text : fmt::format("{}; {}", text, settings_.reason);
 }
 
 }  // namespace
 
-Result<std::unique_ptr<ReadEngine>> make_threads_engine(std::span<const SourceFile> files,
-                                                        std::uint32_t num_threads) {
-  LODE_CHECK(num_threads > 0, "an engine without threads never reads");
-  std::vector<SourceHandle> handles;
-  handles.reserve(files.size());
-  for (const SourceFile& file : files) {
-    LODE_TRY(SourceHandle handle, SourceHandle::open(file));
-    handles.push_back(std::move(handle));
-  }
-  auto engine = std::make_unique<ThreadsEngine>(std::move(handles));
-  LODE_TRY_STATUS(engine->start(num_threads));
+Result<std::unique_ptr<ReadEngine>> make_threads_engine(std::unique_ptr<SourceReader> reader,
+                                                        EngineSettings settings) {
+  LODE_CHECK(settings.num_threads > 0, "an engine without threads never reads");
+  auto engine = std::make_unique<ThreadsEngine>(std::move(reader), std::move(settings));
+  LODE_TRY_STATUS(engine->start());
   return std::unique_ptr<ReadEngine>(std::move(engine));
 }
 

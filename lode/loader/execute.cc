@@ -92,7 +92,9 @@ Result<WeightSet> Load::run() const {
 }  // namespace
 
 Result<std::unique_ptr<io::ReadEngine>> make_engine(const LoadPlan& plan) {
-  return io::make_threads_engine(plan.sources, plan.policy.readers);
+  return io::make_read_engine(plan.sources, {.kind = plan.policy.io,
+                                             .num_threads = plan.policy.readers,
+                                             .most_bytes_at_once = plan.ring_bytes()});
 }
 
 Result<WeightSet> execute(const LoadPlan& plan, const Binding& binding, memory::Ledger& ledger,

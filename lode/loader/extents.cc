@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "lode/base/bytes.h"
+#include "lode/io/read_engine.h"
+
 namespace lode::loader {
 namespace {
 
@@ -34,6 +37,13 @@ SlotData cover(const Region& region, const Runs& runs) {
 }
 
 }  // namespace
+
+std::uint64_t slot_room(const Extent& extent) noexcept {
+  if (extent.count > 1) return align_up<std::uint64_t>(extent.total_bytes(), kernels::kLineBytes);
+  if (extent.bytes == 0) return 0;
+  // At worst the first byte is the last of a block.
+  return (ceil_div<std::uint64_t>(extent.bytes - 1, io::kBlockBytes) + 1) * io::kBlockBytes;
+}
 
 std::uint64_t unit_bytes(formats::Format element) noexcept {
   return std::max<std::uint64_t>(1, formats::info(element).bits / 8);

@@ -23,6 +23,10 @@ SlotData scales_of(const MatrixSource& source, const layout::PanelTile& tile);
 /// bytes are read once. Extents of one run are joined when a slot is filled.
 void share_runs(SlotData& a, SlotData& b) noexcept;
 
+/// Bytes of a slot that an extent may take, wherever in its file it begins. Of one run whole blocks
+/// are read, so that they can go past the page cache.
+std::uint64_t slot_room(const Extent& extent) noexcept;
+
 /// Bytes of a unit of k of one row: a code, or two of E2M1.
 std::uint64_t unit_bytes(formats::Format element) noexcept;
 

@@ -73,7 +73,7 @@ void Pipeline::submit(std::size_t idx) {
     for (std::uint64_t run = 0; run < extent.count; ++run) {
       engine_.submit({extent.shard, extent.offset_bytes + run * extent.stride_bytes,
                       slot.bytes.subspan(read.slot_offset_bytes + run * extent.bytes, extent.bytes),
-                      idx});
+                      idx, extent.count == 1});
     }
   }
 }

@@ -56,14 +56,15 @@ Result<StagePlan> plan_stage(const RoleSources& sources, const std::vector<Exper
 Status check_policy(const LoadPolicy& policy) {
   if (policy.workers > 0 && policy.readers > 0 && policy.num_slots > 0 &&
       policy.slot_bytes >= kLeastSlotBytes && policy.slot_bytes <= kGiB &&
-      policy.num_slots <= 1024) {
+      policy.slot_bytes % io::kBlockBytes == 0 && policy.num_slots <= 1024) {
     return {};
   }
-  return Error{.code = Code::kUsage,
-               .thing = "settings of the load",
-               .wanted = "1 thread or more, 1 to 1024 slots of 64 KiB to 1 GiB",
-               .found = fmt::format("{} workers, {} readers, {} slots of {} bytes", policy.workers,
-                                    policy.readers, policy.num_slots, policy.slot_bytes)};
+  return Error{
+      .code = Code::kUsage,
+      .thing = "settings of the load",
+      .wanted = "1 thread or more, 1 to 1024 slots of 64 KiB to 1 GiB in whole blocks of 4 KiB",
+      .found = fmt::format("{} workers, {} readers, {} slots of {} bytes", policy.workers,
+                           policy.readers, policy.num_slots, policy.slot_bytes)};
 }
 
 // Panels can be cut until they fit; a row of a row-major matrix is read whole.
@@ -72,7 +73,7 @@ Status check_slots(const LoadPlan& plan) {
     for (const TensorPlace& place : stage.places) {
       if (place.meta.layout != tensor::Layout::kRowMajor || place.meta.shape.rank() != 2) continue;
       const std::uint64_t row_bytes = place.meta.shape[1] * sizeof(float);
-      if (row_bytes <= plan.policy.slot_bytes) continue;
+      if (row_bytes + 2 * io::kBlockBytes <= plan.policy.slot_bytes) continue;
       return Error{
           .code = Code::kUsage,
           .thing = "slots of the ring",
@@ -159,6 +160,10 @@ Result<LoadPlan> plan_load(const Binding& binding, const families::ModelSpec& sp
   LoadPlan plan;
   plan.policy = policy;
   for (const checkpoint::Shard& shard : index.shards()) plan.sources.push_back(source_file(shard));
+  const bool threads = policy.io == io::IoKind::kAuto || policy.io == io::IoKind::kBuffered;
+  if (threads && io::on_network(plan.sources)) {
+    plan.policy.readers = std::max(policy.readers, io::kNetworkThreads);
+  }
   LODE_TRY(StagePlan model, plan_stage(binding.model, nullptr, policy.dense, StagePlan::kModel));
   plan.stages.push_back(std::move(model));
   for (std::size_t layer = 0; layer < binding.layers.size(); ++layer) {

@@ -30,6 +30,7 @@ struct LoadPolicy {
   std::uint32_t readers = 4;  // threads of the read engine
   std::uint32_t num_slots = 8;
   std::uint64_t slot_bytes = 2 * kMiB;
+  io::IoKind io = io::IoKind::kAuto;
   DenseFormat dense = DenseFormat::kAsStored;
 };
 

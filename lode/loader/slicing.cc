@@ -18,7 +18,8 @@ using kernels::kSuperBlockK;
 // the 64 MiB of the contract: such matrices are cut along their rows as well.
 constexpr std::uint64_t kMostTouchedBytes = 16 * kMiB;
 
-std::uint64_t in_slot(std::uint64_t bytes) { return align_up<std::uint64_t>(bytes, kLineBytes); }
+// What is cut evenly leaves room in a slot for the rest of its first and last block.
+std::uint64_t even_bytes(std::uint64_t slot_bytes) { return slot_bytes - 2 * io::kBlockBytes; }
 
 class PanelSlicer {
  public:
@@ -164,7 +165,7 @@ void slice_rows(const Item& item, std::uint64_t slot_bytes, const GroupSink& sin
   const MatrixSource& source = *item.first;
   const std::uint64_t stride = source.codes.outer_stride_bytes;
   const std::uint64_t unit = std::max(stride, source.k * sizeof(float));
-  const std::uint64_t rows = std::max<std::uint64_t>(1, slot_bytes / unit);
+  const std::uint64_t rows = std::max<std::uint64_t>(1, even_bytes(slot_bytes) / unit);
   const std::uint64_t made =
       item.meta.shape[1] * formats::info(item.meta.encoding.element).bits / 8;
   for (std::uint64_t row = 0; row < source.rows; row += rows) {
@@ -184,7 +185,7 @@ void slice_vector(const Item& item, std::uint64_t slot_bytes, const GroupSink& s
   const VectorSource& source = *item.vector;
   const std::uint64_t width = formats::info(source.format).bits / 8;
   const std::uint64_t step = std::max(source.step_bytes, width);
-  const std::uint64_t most = std::max<std::uint64_t>(1, slot_bytes / step);
+  const std::uint64_t most = std::max<std::uint64_t>(1, even_bytes(slot_bytes) / step);
   for (std::uint64_t begin = 0; begin < source.count; begin += most) {
     Operation operation;
     operation.kind = OperationKind::kVector;
@@ -223,7 +224,9 @@ std::uint64_t slot_bytes_of(const Group& group) noexcept {
       if (!joins && next != first) break;
       end = std::max(end, next.offset_bytes + next.bytes);
     }
-    bytes += in_slot((end - first.offset_bytes) * first.count);
+    Extent joined = first;
+    joined.bytes = end - first.offset_bytes;
+    bytes += slot_room(joined);
   }
   return bytes;
 }

@@ -4,16 +4,15 @@
 #include <iterator>
 #include <utility>
 
+#include "lode/base/bytes.h"
 #include "lode/base/check.h"
+#include "lode/io/read_engine.h"
+#include "lode/loader/extents.h"
 
 namespace lode::loader {
 namespace {
 
 constexpr std::size_t kMostOperations = 4096;
-
-std::uint64_t in_slot(std::uint64_t bytes) {
-  return align_up<std::uint64_t>(bytes, kernels::kLineBytes);
-}
 
 bool before(const SlotRead& a, const SlotRead& b) {
   if (a.extent.shard != b.extent.shard) return a.extent.shard < b.extent.shard;
@@ -48,7 +47,7 @@ void join(std::vector<SlotRead>& reads, const Extent& extent, std::uint64_t gap_
 
 std::uint64_t bytes_of(const std::vector<SlotRead>& reads) {
   std::uint64_t bytes = 0;
-  for (const SlotRead& read : reads) bytes += in_slot(read.extent.bytes);
+  for (const SlotRead& read : reads) bytes += slot_room(read.extent);
   return bytes;
 }
 
@@ -70,7 +69,7 @@ bool SlotPacker::try_add(const Group& group, std::uint64_t gap_bytes) {
     }
   }
   std::uint64_t bytes = bytes_of(whole);
-  for (const Extent& extent : strided) bytes += in_slot(extent.total_bytes());
+  for (const Extent& extent : strided) bytes += slot_room(extent);
   if (bytes > slot_bytes_) return false;
   whole_ = std::move(whole);
   strided_ = std::move(strided);
@@ -107,8 +106,10 @@ void SlotPacker::flush() {
   for (const Extent& extent : strided_) load.reads.push_back({extent, 0});
   std::uint64_t next = 0;
   for (SlotRead& read : load.reads) {
-    read.slot_offset_bytes = next;
-    next += in_slot(read.extent.total_bytes());
+    const bool whole = read.extent.count == 1;
+    read.slot_offset_bytes = next + (whole ? read.extent.offset_bytes % io::kBlockBytes : 0);
+    next = read.slot_offset_bytes + read.extent.total_bytes();
+    next = align_up<std::uint64_t>(next, whole ? io::kBlockBytes : kernels::kLineBytes);
   }
   for (Operation& operation : operations_) {
     for (SlotData* data : {&operation.codes, &operation.scales}) {

@@ -8,7 +8,9 @@
 namespace lode::loader {
 
 /// Puts groups together until a slot is full. Bytes that lie near each other in a file (a gap of at
-/// most kMostGapBytes) are read at once, so that a scalar does not cost a read.
+/// most kMostGapBytes) are read at once, so that a scalar does not cost a read. One run lies as far
+/// behind a block's beginning as in its file, and has its first and last block for itself, so that
+/// it can be read past the page cache.
 class SlotPacker {
  public:
   static constexpr std::uint64_t kMostGapBytes = 256 * kKiB;

@@ -54,6 +54,13 @@ class FaultySystemCalls : public io::SystemCalls {
     faults_.push_back(fault);
   }
 
+  /// Forgets faults and counts.
+  void clear() {
+    const std::scoped_lock lock(mutex_);
+    faults_.clear();
+    std::fill(std::begin(counts_), std::end(counts_), 0);
+  }
+
   /// How often a kind of call was made.
   std::uint64_t count(Call call) const {
     const std::scoped_lock lock(mutex_);
@@ -83,9 +90,9 @@ class FaultySystemCalls : public io::SystemCalls {
   int direct_alignment(int descriptor) override {
     return ask(Call::kAlignment, [&] { return SystemCalls::direct_alignment(descriptor); });
   }
-  std::int64_t file_system(int descriptor) override {
+  std::int64_t file_system(const std::string& path) override {
     const Met met = meet(Call::kFileSystem);
-    return met.answer != 0 ? met.answer : SystemCalls::file_system(descriptor);
+    return met.answer != 0 ? met.answer : SystemCalls::file_system(path);
   }
   std::int64_t free_bytes(const std::string& folder) override {
     const Met met = meet(Call::kFreeBytes);
