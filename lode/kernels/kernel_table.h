@@ -7,6 +7,7 @@
 
 #include "lode/base/result.h"
 #include "lode/kernels/panel.h"
+#include "lode/kernels/relayout.h"
 
 namespace lode::kernels {
 
@@ -95,6 +96,21 @@ struct KernelTable {
   /// out[i] = (x[i] * (1 / sqrt(dot(x, x) / n + eps))) * weight[i].
   void (*rms_norm)(const float* x, const float* weight, float eps, std::size_t n,
                    float* out) noexcept = nullptr;
+
+  /// What a load does to bytes; every ISA makes the same ones. All code lines, or scale lines, of
+  /// the tile's super-blocks are written, zeros where the tile has no row or no k.
+  void (*rows_to_lines)(const CodeTile& tile) noexcept = nullptr;   // rows first
+  void (*units_to_lines)(const CodeTile& tile) noexcept = nullptr;  // k first
+  ScaleBytesSeen (*scales_to_lines)(const ScaleTile& tile) noexcept = nullptr;
+
+  /// n numbers of F32, F16, BF16, E4M3 or E5M2, `step_bytes` apart, as floats. The bits of a NaN
+  /// are some NaN's.
+  void (*widen)(formats::Format from, const std::byte* source, std::size_t step_bytes,
+                std::size_t n, float* out) noexcept = nullptr;
+  /// s = max|x| / 127 of n <= 128 floats and codes rint(x / s), to even, within +-127; zeros where
+  /// s is zero and beyond n. Returns s; NaN, and any codes, where a number is not finite. Shapes:
+  /// codes [128].
+  float (*quantise_i8)(const float* x, std::size_t n, std::int8_t* codes) noexcept = nullptr;
 };
 
 /// The tables that this machine can run, plainest first: scalar, avx2, avx512.

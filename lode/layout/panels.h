@@ -52,6 +52,8 @@ class PanelLayout {
   std::uint64_t panel_offset(std::uint32_t matrix, std::uint64_t panel) const noexcept {
     return (panel * num_matrices_ + matrix) * panel_bytes_;
   }
+  /// From a panel of a matrix to its next one.
+  std::uint64_t panel_stride_bytes() const noexcept { return panel_bytes_ * num_matrices_; }
   /// Super-block `block` of a panel, from the panel's beginning; `num_super_blocks` gives its end.
   std::uint64_t super_block_offset(std::uint64_t block) const noexcept {
     return block * shape_.super_block_bytes();

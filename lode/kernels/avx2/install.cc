@@ -2,6 +2,8 @@
 
 #include "lode/kernels/avx2/exact_dot.h"
 #include "lode/kernels/avx2/fast_dot.h"
+#include "lode/kernels/avx2/numbers.h"
+#include "lode/kernels/avx2/relayout.h"
 #include "lode/kernels/avx2/vectors.h"
 
 namespace lode::kernels::avx2 {
@@ -10,6 +12,9 @@ void install(KernelTable& table) noexcept {
   install_exact_dot(table);
   install_fast_dot(table);
   install_vectors(table);
+  install_relayout(table);
+  install_scales(table);
+  install_numbers(table);
 }
 
 }  // namespace lode::kernels::avx2

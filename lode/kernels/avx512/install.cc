@@ -2,6 +2,8 @@
 
 #include "lode/kernels/avx512/exact_dot.h"
 #include "lode/kernels/avx512/fast_dot.h"
+#include "lode/kernels/avx512/numbers.h"
+#include "lode/kernels/avx512/relayout.h"
 #include "lode/kernels/avx512/vectors.h"
 
 namespace lode::kernels::avx512 {
@@ -11,6 +13,9 @@ void install(KernelTable& table, bool intel) noexcept {
   install_exact_dot(table, prefetch);
   install_fast_dot(table, prefetch);
   install_vectors(table);
+  install_relayout(table);
+  install_scales(table);
+  install_numbers(table);
 }
 
 }  // namespace lode::kernels::avx512

@@ -2,7 +2,9 @@
 
 #include "lode/kernels/scalar/exact_dot.h"
 #include "lode/kernels/scalar/fast_dot.h"
+#include "lode/kernels/scalar/numbers.h"
 #include "lode/kernels/scalar/pack_activation.h"
+#include "lode/kernels/scalar/relayout.h"
 #include "lode/kernels/scalar/vectors.h"
 
 namespace lode::kernels::scalar {
@@ -28,6 +30,11 @@ void install(KernelTable& table) noexcept {
   table.add_scaled_f16 = add_scaled_f16;
   table.to_f16 = to_f16;
   table.rms_norm = rms_norm;
+  table.rows_to_lines = rows_to_lines;
+  table.units_to_lines = units_to_lines;
+  table.scales_to_lines = scales_to_lines;
+  table.widen = widen;
+  table.quantise_i8 = quantise_i8;
 }
 
 }  // namespace lode::kernels::scalar
