@@ -1,0 +1,289 @@
+#include "lode/loader/scan.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "lode/base/bytes.h"
+#include "lode/base/fmt.h"
+#include "lode/loader/number_scan.h"
+#include "lode/loader/tensor_uses.h"
+#include "lode/memory/buffer.h"
+
+namespace lode::loader {
+namespace {
+
+using checkpoint::TensorRecord;
+
+constexpr std::uint64_t kPieceBytes = 2 * kMiB;
+constexpr std::size_t kNumPieces = 8;  // under way at once
+// A piece lies in its slot as far behind a block's beginning as in its file.
+constexpr std::uint64_t kSlotBytes = kPieceBytes + 2 * io::kBlockBytes;
+constexpr std::uint64_t kMostMatrixScales = 64 * kMiB;  // of all tensors, kept to compare pairs
+
+// A part of one tensor in a piece.
+struct Part {
+  std::uint32_t position = 0;
+  std::uint64_t tensor_offset = 0;
+  std::uint64_t piece_offset = 0;
+  std::uint64_t bytes = 0;
+};
+
+// Consecutive bytes of one shard.
+struct Piece {
+  std::uint32_t shard = 0;
+  std::uint64_t offset_bytes = 0;
+  std::uint64_t bytes = 0;
+  std::vector<Part> parts;
+};
+
+// Cuts the files into pieces, tensor after tensor; numbers are never cut.
+class PieceMaker {
+ public:
+  PieceMaker(const TensorUses& uses, const checkpoint::TensorIndex& index)
+      : uses_(uses), index_(index) {}
+
+  bool next(Piece& piece) {
+    piece.parts.clear();
+    piece.bytes = 0;
+    while (at_ < uses_.in_file_order().size() && append(piece)) {
+    }
+    return !piece.parts.empty();
+  }
+
+ private:
+  // Adds what fits of the next tensor; false where the piece ends.
+  bool append(Piece& piece) {
+    const std::uint32_t position = uses_.in_file_order()[at_];
+    const TensorRecord& tensor = index_.tensors()[position];
+    const std::uint64_t begin = tensor.file_offset + done_;
+    if (piece.parts.empty()) {
+      piece.shard = tensor.shard_id;
+      piece.offset_bytes = begin;
+    } else if (tensor.shard_id != piece.shard || begin != piece.offset_bytes + piece.bytes) {
+      return false;
+    }
+    const std::uint64_t room = (kPieceBytes - piece.bytes) / 64 * 64;
+    const std::uint64_t bytes = std::min(tensor.bytes - done_, room);
+    if (bytes == 0 && tensor.bytes != 0) return false;
+    piece.parts.push_back({position, done_, piece.bytes, bytes});
+    piece.bytes += bytes;
+    done_ += bytes;
+    if (done_ < tensor.bytes) return false;
+    done_ = 0;
+    at_ += 1;
+    return true;
+  }
+
+  const TensorUses& uses_;
+  const checkpoint::TensorIndex& index_;
+  std::size_t at_ = 0;      // in file order
+  std::uint64_t done_ = 0;  // bytes of that tensor
+};
+
+std::string coordinate(const TensorRecord& tensor, std::uint64_t element) {
+  std::vector<std::uint64_t> place(tensor.dims.size());
+  for (std::size_t axis = place.size(); axis-- > 0;) {
+    place[axis] = element % tensor.dims[axis];
+    element /= tensor.dims[axis];
+  }
+  return checkpoint::dims_text(place);
+}
+
+class Scanner {
+ public:
+  Scanner(const Binding& binding, const checkpoint::TensorIndex& index, Progress& progress)
+      : binding_(binding), index_(index), progress_(progress), uses_(binding, index) {}
+
+  Status read(io::ReadEngine& engine, std::span<std::byte> ring);
+  ScanReport report();
+
+ private:
+  bool submit(io::ReadEngine& engine, std::size_t slot, std::span<std::byte> ring);
+  std::span<std::byte> place_of(std::size_t slot, std::span<std::byte> ring) const;
+  void look_at(const Piece& piece, std::span<const std::byte> bytes);
+  void look_at(const Part& part, std::span<const std::byte> bytes);
+  void describe(std::uint32_t position, const NumberCounts& counts);
+  void compare_pairs();
+  std::optional<float> matrix_scale(const MatrixSource& matrix) const;
+
+  const Binding& binding_;
+  const checkpoint::TensorIndex& index_;
+  Progress& progress_;
+  TensorUses uses_;
+  PieceMaker maker_{uses_, index_};
+  std::array<Piece, kNumPieces> pieces_;
+  std::map<std::uint32_t, NumberCounts> bad_;                    // tensors that have something
+  std::map<std::uint32_t, std::vector<std::byte>> scale_bytes_;  // of tensors of matrix scales
+  std::uint64_t kept_bytes_ = 0;
+  ScanReport report_;
+};
+
+std::span<std::byte> Scanner::place_of(std::size_t slot, std::span<std::byte> ring) const {
+  const Piece& piece = pieces_[slot];
+  return ring.subspan(slot * kSlotBytes + piece.offset_bytes % io::kBlockBytes, piece.bytes);
+}
+
+bool Scanner::submit(io::ReadEngine& engine, std::size_t slot, std::span<std::byte> ring) {
+  Piece& piece = pieces_[slot];
+  if (progress_.cancel.load(std::memory_order_relaxed) || !maker_.next(piece)) return false;
+  engine.submit({.file_id = piece.shard,
+                 .offset_bytes = piece.offset_bytes,
+                 .out = place_of(slot, ring),
+                 .ticket = slot,
+                 .owns_blocks = true});
+  return true;
+}
+
+Status Scanner::read(io::ReadEngine& engine, std::span<std::byte> ring) {
+  std::size_t under_way = 0;
+  for (std::size_t slot = 0; slot < kNumPieces; ++slot) {
+    under_way += submit(engine, slot, ring) ? 1U : 0U;
+  }
+  Status first;
+  while (under_way > 0) {
+    io::ReadCompletion done = engine.wait();
+    under_way -= 1;
+    if (!done.status && first) first = std::move(done.status);
+    if (!first) continue;  // no more is begun; what is under way must come in
+    const std::size_t slot = done.ticket;
+    look_at(pieces_[slot], place_of(slot, ring));
+    under_way += submit(engine, slot, ring) ? 1U : 0U;
+  }
+  LODE_TRY_STATUS(std::move(first));
+  if (progress_.cancel.load()) {
+    return Error{.code = Code::kInterrupted, .thing = "looking at the numbers"};
+  }
+  return engine.finish();
+}
+
+void Scanner::look_at(const Piece& piece, std::span<const std::byte> bytes) {
+  for (const Part& part : piece.parts) look_at(part, bytes.subspan(part.piece_offset, part.bytes));
+  report_.num_bytes += piece.bytes;
+  progress_.finished_bytes.fetch_add(piece.bytes, std::memory_order_relaxed);
+}
+
+void Scanner::look_at(const Part& part, std::span<const std::byte> bytes) {
+  report_.num_tensors += part.tensor_offset == 0 ? 1U : 0U;
+  const TensorUseKind& kind = uses_.of(part.position);
+  const std::uint64_t bits = formats::info(kind.format).bits;
+  const std::uint64_t first = part.tensor_offset * 8 / bits;
+  NumberCounts counts;
+  switch (kind.use) {
+    case NumberUse::kUnknown:
+      return;
+    case NumberUse::kNumbers:
+      count_non_finite(kind.format, bytes, first, counts);
+      break;
+    case NumberUse::kBlockScales:
+      count_numbers(kind.format, bytes, first, counts);
+      report_.num_scales += bytes.size() * 8 / bits;
+      report_.zero_scales += counts.zero;
+      report_.denormal_scales += counts.denormal;
+      report_.negative_scales += counts.negative;
+      break;
+    case NumberUse::kMatrixScales:
+      count_numbers(kind.format, bytes, first, counts);
+      if (kept_bytes_ + bytes.size() <= kMostMatrixScales) {
+        std::vector<std::byte>& kept = scale_bytes_[part.position];
+        kept.resize(std::max<std::size_t>(kept.size(), part.tensor_offset + bytes.size()));
+        std::copy(bytes.begin(), bytes.end(),
+                  kept.begin() + static_cast<std::ptrdiff_t>(part.tensor_offset));
+        kept_bytes_ += bytes.size();
+      }
+      break;
+  }
+  const bool positive = kind.use == NumberUse::kMatrixScales;
+  if (counts.non_finite > 0 || (positive && counts.not_positive > 0)) {
+    bad_[part.position].add(counts);
+  }
+}
+
+void Scanner::describe(std::uint32_t position, const NumberCounts& counts) {
+  const TensorRecord& tensor = index_.tensors()[position];
+  const auto add = [&](std::uint64_t count, std::uint64_t first, std::string_view what) {
+    report_.faults.push_back(
+        {checkpoint::printable(tensor.name),
+         fmt::format("{} {}, the first at {}", count, what, coordinate(tensor, first)),
+         index_.shard_of(tensor).path});
+  };
+  const bool scales = uses_.of(position).use != NumberUse::kNumbers;
+  if (counts.first_non_finite) {
+    add(counts.non_finite, *counts.first_non_finite,
+        scales ? "scales that are not finite" : "numbers that are not finite");
+  }
+  if (uses_.of(position).use == NumberUse::kMatrixScales && counts.first_not_positive) {
+    add(counts.not_positive, *counts.first_not_positive,
+        "scales of a matrix that are not above zero");
+  }
+}
+
+std::optional<float> Scanner::matrix_scale(const MatrixSource& matrix) const {
+  if (!matrix.present || matrix.encoding.tensor_scale == formats::TensorScale::kNone) {
+    return std::nullopt;
+  }
+  const auto position = uses_.at(matrix.matrix_scale_shard, matrix.matrix_scale_offset_bytes);
+  const auto kept = position ? scale_bytes_.find(*position) : scale_bytes_.end();
+  if (kept == scale_bytes_.end()) return std::nullopt;
+  const std::uint64_t within =
+      matrix.matrix_scale_offset_bytes - index_.tensors()[*position].file_offset;
+  float scale = 0;
+  if (within + sizeof scale > kept->second.size()) return std::nullopt;
+  std::memcpy(&scale, kept->second.data() + within, sizeof scale);
+  return scale;
+}
+
+void Scanner::compare_pairs() {
+  const auto compare = [this](const MatrixSource& gate, const MatrixSource& up, auto name) {
+    const auto a = matrix_scale(gate);
+    const auto b = matrix_scale(up);
+    if (!a || !b || *a == *b) return;
+    report_.unequal_pairs += 1;
+    if (report_.unequal_pairs == 1) report_.first_unequal_pair = name();
+  };
+  using families::Role;
+  for (std::size_t layer = 0; layer < binding_.layers.size(); ++layer) {
+    const auto& matrices = binding_.layers[layer].matrices;
+    compare(matrices[static_cast<std::size_t>(Role::kMlpGate)],
+            matrices[static_cast<std::size_t>(Role::kMlpUp)],
+            [layer] { return fmt::format("layer {}", layer); });
+    const auto& experts = binding_.experts[layer];
+    for (std::size_t expert = 0; expert < experts.size(); ++expert) {
+      compare(experts[expert].gate, experts[expert].up,
+              [layer, expert] { return fmt::format("layer {}, expert {}", layer, expert); });
+    }
+  }
+}
+
+ScanReport Scanner::report() {
+  for (const std::uint32_t position : uses_.in_file_order()) {
+    if (const auto found = bad_.find(position); found != bad_.end()) {
+      describe(position, found->second);
+    }
+  }
+  compare_pairs();
+  return std::move(report_);
+}
+
+}  // namespace
+
+Result<ScanReport> scan(const Binding& binding, const checkpoint::TensorIndex& index,
+                        io::ReadEngine& engine, memory::Ledger& ledger, Progress* progress) {
+  Progress unread;
+  Progress& told = progress != nullptr ? *progress : unread;
+  told.total_bytes.store(index.tensor_bytes());
+  told.finished_bytes.store(0);
+  LODE_TRY(const memory::Reservation tables,
+           ledger.reserve(memory::Tag::kMetadata, index.tensors().size() * 16, "uses of tensors"));
+  LODE_TRY(memory::Buffer ring,
+           memory::make_buffer(ledger, memory::Tag::kStaging, kNumPieces * kSlotBytes,
+                               "ring of pieces that are looked at"));
+  Scanner scanner(binding, index, told);
+  LODE_TRY_STATUS(scanner.read(engine, ring.mutate()));
+  return scanner.report();
+}
+
+}  // namespace lode::loader
