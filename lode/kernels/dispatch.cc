@@ -71,6 +71,11 @@ Result<const KernelTable*> active() {
   return choose(available(), isa == nullptr ? "" : isa, "LODE_ISA");
 }
 
+const KernelTable& active_or_plainest() {
+  const Result<const KernelTable*> table = active();
+  return table ? **table : available().front();
+}
+
 Status force(std::string_view isa) {
   if (isa.empty()) {
     forced.store(nullptr, std::memory_order_release);

@@ -123,6 +123,13 @@ TEST_F(ActiveTable, IsTheForcedOneWhateverTheEnvironmentSays) {
   EXPECT_EQ((*active())->isa, available().back().isa);
 }
 
+TEST_F(ActiveTable, IsThePlainestForWorkThatCannotFailWhereTheNameIsUnknown) {
+  setenv("LODE_ISA", "sse9", 1);
+  EXPECT_EQ(active_or_plainest().isa, "scalar");
+  unsetenv("LODE_ISA");
+  EXPECT_EQ(&active_or_plainest(), *active());
+}
+
 TEST_F(ActiveTable, StaysAsItWasWhenForcingFails) {
   ASSERT_TRUE(force("scalar"));
   const Status status = force("avx1024");

@@ -120,6 +120,9 @@ std::span<const KernelTable> available() noexcept;
 /// Ask once a call of an operation, not once a task.
 /// Errors: kUnsupported listing the choices when LODE_ISA names none of them.
 Result<const KernelTable*> active();
+/// For work of which every table makes the same bytes and which cannot fail: the plainest where
+/// LODE_ISA names none. Whoever opens a model has refused that name before.
+const KernelTable& active_or_plainest();
 
 /// Uses the table named `isa` from now on; an empty name undoes that.
 /// Errors: kUnsupported listing the choices.

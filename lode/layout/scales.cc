@@ -5,7 +5,7 @@
 
 #include "lode/base/check.h"
 #include "lode/formats/dequantise.h"
-#include "lode/layout/kernels_in_use.h"
+#include "lode/kernels/kernel_table.h"
 #include "lode/layout/scatter.h"
 
 namespace lode::layout {
@@ -49,15 +49,15 @@ ScalesSeen copy_bytes(const PanelLayout& layout, const PanelTile& tile, const So
   LODE_CHECK(last < source.bytes.size(), "a tile's scales are fewer than the tile needs");
   const std::uint64_t begin = layout.panel_offset(tile.matrix, tile.row_begin / kPanelRows) +
                               layout.super_block_offset(tile.k_begin / kSuperBlockK);
-  const auto seen =
-      kernels_in_use().scales_to_lines({.shape = layout.shape(),
-                                        .source = source.bytes.data() + first,
-                                        .row_step_bytes = row_step,
-                                        .group_step_bytes = group_step,
-                                        .num_rows = rows,
-                                        .k = tile.k_end - tile.k_begin,
-                                        .panels = panels.data() + begin,
-                                        .panel_stride_bytes = layout.panel_stride_bytes()});
+  const auto seen = kernels::active_or_plainest().scales_to_lines(
+      {.shape = layout.shape(),
+       .source = source.bytes.data() + first,
+       .row_step_bytes = row_step,
+       .group_step_bytes = group_step,
+       .num_rows = rows,
+       .k = tile.k_end - tile.k_begin,
+       .panels = panels.data() + begin,
+       .panel_stride_bytes = layout.panel_stride_bytes()});
   return {.finite = !seen.nan, .negative = seen.negative};
 }
 

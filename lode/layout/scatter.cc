@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "lode/base/check.h"
-#include "lode/layout/kernels_in_use.h"
+#include "lode/kernels/kernel_table.h"
 
 namespace lode::layout {
 namespace {
@@ -48,7 +48,7 @@ void scatter_codes(const PanelLayout& layout, const PanelTile& tile, const Sourc
                                 .k = tile.k_end - tile.k_begin,
                                 .panels = panels.data() + begin,
                                 .panel_stride_bytes = layout.panel_stride_bytes()};
-  const kernels::KernelTable& table = kernels_in_use();
+  const kernels::KernelTable& table = kernels::active_or_plainest();
   if (source.k_first) {
     table.units_to_lines(codes);
   } else {

@@ -1,11 +1,13 @@
 #include "lode/loader/transform.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 
 #include "lode/base/check.h"
 #include "lode/base/fmt.h"
-#include "lode/formats/dequantise.h"
+#include "lode/kernels/kernel_table.h"
 #include "lode/layout/requantise.h"
 #include "lode/layout/scatter.h"
 #include "lode/loader/extents.h"
@@ -164,11 +166,15 @@ class Transform {
   };
   void widen(formats::Format from, std::span<const std::byte> source, const Numbers& numbers,
              std::uint64_t first) const {
-    const std::uint64_t width = formats::info(from).bits / 8;
-    for (std::uint64_t i = 0; i < numbers.count; ++i) {
-      const float number =
-          formats::number_at(from, source.subspan(i * numbers.step_bytes, width), 0);
-      std::memcpy(out_.data() + (first + i) * sizeof number, &number, sizeof number);
+    // The place of a vector need not be aligned to its numbers.
+    constexpr std::uint64_t kPiece = 1024;
+    std::array<float, kPiece> floats;
+    const kernels::KernelTable& table = kernels::active_or_plainest();
+    for (std::uint64_t at = 0; at < numbers.count; at += kPiece) {
+      const std::uint64_t count = std::min(kPiece, numbers.count - at);
+      table.widen(from, source.data() + at * numbers.step_bytes, numbers.step_bytes, count,
+                  floats.data());
+      std::memcpy(out_.data() + (first + at) * sizeof(float), floats.data(), count * sizeof(float));
     }
   }
 

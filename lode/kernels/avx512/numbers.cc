@@ -74,28 +74,51 @@ void widen(Format from, const std::byte* source, std::size_t step_bytes, std::si
   }
 }
 
-float quantise_i8(const float* x, std::size_t n, std::int8_t* codes) noexcept {
+/// 128 floats, those that there are not being zero.
+struct Row {
+  __m512 of[kSuperBlockK / kLanes];
+};
+
+LODE_KERNEL_INLINE int largest_bits(const Row& row) noexcept {
   const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
-  __m512i largest = _mm512_setzero_si512();
-  for (std::size_t i = 0; i < n; i += kLanes) {
-    const __m512i bits = _mm512_maskz_loadu_epi32(first_lanes(n - i), x + i);
-    largest = _mm512_max_epi32(largest, _mm512_and_si512(bits, magnitude));
+  __m512i most = _mm512_setzero_si512();
+#pragma GCC unroll 8
+  for (const __m512& numbers : row.of) {
+    most = _mm512_max_epi32(most, _mm512_and_si512(_mm512_castps_si512(numbers), magnitude));
   }
-  const int most = _mm512_reduce_max_epi32(largest);
+  return _mm512_reduce_max_epi32(most);
+}
+
+LODE_KERNEL_INLINE float quantise_row(const Row& row, std::int8_t* codes) noexcept {
+  const int most = largest_bits(row);
   if (most >= 0x7F800000) return __builtin_nanf("");
   const float scale = __builtin_bit_cast(float, most) / 127.0F;
-  if (n < kSuperBlockK || scale == 0.0F) std::memset(codes, 0, kSuperBlockK);
-  if (scale == 0.0F) return scale;
+  if (scale == 0.0F) {
+    std::memset(codes, 0, kSuperBlockK);
+    return scale;
+  }
   const __m512 divisor = _mm512_set1_ps(scale);
-  for (std::size_t i = 0; i < n; i += kLanes) {
-    const __mmask16 lanes = first_lanes(n - i);
-    const __m512 steps = _mm512_div_ps(_mm512_maskz_loadu_ps(lanes, x + i), divisor);
+#pragma GCC unroll 8
+  for (std::size_t i = 0; i < kSuperBlockK / kLanes; ++i) {
+    const __m512 steps = _mm512_div_ps(row.of[i], divisor);
     const __m512 within =
         _mm512_min_ps(_mm512_max_ps(steps, _mm512_set1_ps(-127.0F)), _mm512_set1_ps(127.0F));
     // To even, as MXCSR is left.
-    _mm_mask_storeu_epi8(codes + i, lanes, _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(within)));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(codes + i * kLanes),
+                     _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(within)));
   }
   return scale;
+}
+
+float quantise_i8(const float* x, std::size_t n, std::int8_t* codes) noexcept {
+  Row row;
+#pragma GCC unroll 8
+  for (std::size_t i = 0; i < kSuperBlockK / kLanes; ++i) {
+    const std::size_t left = n > i * kLanes ? n - i * kLanes : 0;
+    row.of[i] = left >= kLanes ? _mm512_loadu_ps(x + i * kLanes)
+                               : _mm512_maskz_loadu_ps(first_lanes(left), x + i * kLanes);
+  }
+  return quantise_row(row, codes);
 }
 
 }  // namespace
