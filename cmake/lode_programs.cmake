@@ -69,6 +69,13 @@ if(LODE_DEVELOPER)
     endif()
   endif()
 
+  # What the scripts of tests/e2e drive.
+  file(GLOB drivers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/e2e/*_driver.cc)
+  foreach(driver IN LISTS drivers)
+    cmake_path(GET driver STEM stem)
+    lode_program(${stem} ${driver})
+  endforeach()
+
   file(GLOB benches CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/bench/*.cc)
   foreach(bench IN LISTS benches)
     cmake_path(GET bench STEM stem)
