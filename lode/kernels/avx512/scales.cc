@@ -64,6 +64,7 @@ void scales_of_panel(const ScaleTile& tile, std::size_t panel, Seen& seen) noexc
       row[i] = i < rows_left ? _mm512_maskz_loadu_epi8(there, from + at + i * tile.row_step_bytes)
                              : _mm512_setzero_si512();
       seen.look_at<kKind>(row[i]);
+      ask_for(from + at + (kPanelRows + i) * tile.row_step_bytes);
     }
     transpose(row);
 #pragma GCC unroll 16
