@@ -5,23 +5,12 @@
 
 #include "lode/loader/operation_stream.h"
 #include "lode/loader/pipeline.h"
+#include "lode/loader/stage_guard.h"
 #include "lode/loader/weight_set_builder.h"
 #include "lode/memory/buffer.h"
 
 namespace lode::loader {
 namespace {
-
-// Ends the ledger's stage however the load ends.
-class StageGuard {
- public:
-  explicit StageGuard(memory::Ledger& ledger) : ledger_(ledger) {}
-  ~StageGuard() { ledger_.end_stage(); }
-  StageGuard(const StageGuard&) = delete;
-  StageGuard& operator=(const StageGuard&) = delete;
-
- private:
-  memory::Ledger& ledger_;
-};
 
 // What is held only while bytes flow.
 struct Transient {

@@ -71,9 +71,23 @@ struct SlotRead {
   Extent extent;
   std::uint64_t slot_offset_bytes = 0;
 };
+/// A range of one slab that is final, padding included, when all loads of its number are done. The
+/// windows of a slab follow on each other from its first byte to its last.
+struct Window {
+  std::uint64_t number = 0;  // within the stream
+  Slab slab = Slab::kDense;
+  std::uint64_t begin_bytes = 0;
+  std::uint64_t end_bytes = 0;
+
+  std::uint64_t bytes() const noexcept { return end_bytes - begin_bytes; }
+  friend bool operator==(const Window&, const Window&) = default;
+};
+
 struct SlotLoad {
   std::vector<SlotRead> reads;
   std::vector<Operation> operations;
+  Window window;
+  bool closes_window = false;  // the last load of it
 };
 
 }  // namespace lode::loader

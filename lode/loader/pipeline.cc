@@ -27,23 +27,40 @@ Status Pipeline::start(std::uint32_t num_workers) {
                .found = "none from the system"};
 }
 
-Status Pipeline::run(OperationStream& stream, const WeightSetBuilder::Slabs& slabs) {
+Status Pipeline::run(OperationStream& stream, const WeightSetBuilder::Slabs& slabs,
+                     WindowListener* listener) {
   slabs_ = slabs;
+  listener_ = listener;
+  windows_.begin(listener);
   bool more = true;
   for (;;) {
-    if (progress_.cancel.load(std::memory_order_relaxed)) {
-      fail(0, {.code = Code::kInterrupted, .thing = "loading the weights", .found = "stopped"});
-    }
+    look_for_stop();
     if (more) more = fill_slots(stream);
     if (reads_under_way_ > 0) {
       take_completion();
-    } else if (!ring_.wait_for_free() && !more) {
-      break;
+    } else if (!ring_.wait_for_free()) {
+      if (!more) break;
+      if (waiting_) listener_->wait_for_room();
     }
   }
+  waiting_.reset();
   const std::scoped_lock lock(error_mutex_);
   if (error_) return *error_;
   return {};
+}
+
+void Pipeline::look_for_stop() {
+  if (progress_.cancel.load(std::memory_order_relaxed)) {
+    fail(0, {.code = Code::kInterrupted, .thing = "loading the weights", .found = "stopped"});
+  }
+  if (listener_ == nullptr) return;
+  Status status = listener_->status();
+  if (!status) fail(0, std::move(status).error());
+}
+
+bool Pipeline::may_begin(const SlotLoad& load) {
+  if (listener_ == nullptr || windows_.is_begun(load.window)) return true;
+  return listener_->may_begin(load.window);
 }
 
 // False when there is nothing more to read.
@@ -51,11 +68,13 @@ bool Pipeline::fill_slots(OperationStream& stream) {
   while (!stopping()) {
     const auto idx = ring_.try_take_free();
     if (!idx) return true;
-    auto load = stream.next();
-    if (!load) {
+    auto load = waiting_ ? std::exchange(waiting_, std::nullopt) : stream.next();
+    if (!load || !may_begin(*load)) {
       ring_.give_back(*idx);
-      return false;
+      waiting_ = std::move(load);
+      return waiting_.has_value();
     }
+    windows_.add(*load);
     ring_.slot(*idx).load = *std::move(load);
     submit(*idx);
   }
@@ -93,7 +112,10 @@ void Pipeline::take_completion() {
 
 void Pipeline::work() {
   while (const auto idx = ring_.take_full()) {
-    if (!stopping()) empty(ring_.slot(*idx));
+    const Slot& slot = ring_.slot(*idx);
+    if (!stopping()) empty(slot);
+    // Before the slot is free: when all are, every window has been told of.
+    if (!stopping()) windows_.finish_load(slot.load.window);
     ring_.give_back(*idx);
   }
 }

@@ -12,6 +12,7 @@
 #include "lode/loader/progress.h"
 #include "lode/loader/ring.h"
 #include "lode/loader/weight_set_builder.h"
+#include "lode/loader/window_tracker.h"
 #include "lode/parallel/small_thread.h"
 
 namespace lode::loader {
@@ -32,11 +33,15 @@ class Pipeline {
   Status start(std::uint32_t num_workers);
 
   /// Errors: of the engine; of `transform`, with the file; kInterrupted where progress says cancel.
-  /// Of several errors, that of the earliest load.
-  Status run(OperationStream& stream, const WeightSetBuilder::Slabs& slabs);
+  /// Of several errors, that of the earliest load. With a `listener` no window is begun before it
+  /// agrees, it hears of each that is finished, in order, and its error ends the run.
+  Status run(OperationStream& stream, const WeightSetBuilder::Slabs& slabs,
+             WindowListener* listener = nullptr);
 
  private:
   bool fill_slots(OperationStream& stream);
+  bool may_begin(const SlotLoad& load);
+  void look_for_stop();
   void submit(std::size_t idx);
   void take_completion();
   void work();
@@ -49,6 +54,9 @@ class Pipeline {
   io::ReadEngine& engine_;
   Progress& progress_;
   WeightSetBuilder::Slabs slabs_;  // set while no slot is with a worker
+  WindowListener* listener_ = nullptr;
+  WindowTracker windows_;
+  std::optional<SlotLoad> waiting_;  // the first load of a window that may not begin yet
   std::uint64_t next_sequence_ = 0;
   std::uint64_t reads_under_way_ = 0;
   std::atomic<bool> failed_ = false;
