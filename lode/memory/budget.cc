@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::uint64_t kLeastFloor = 256 * kMiB;
 constexpr std::uint64_t kMostFloor = 6 * kGiB;
+constexpr std::uint64_t kMostOwn = 8 * kMiB;
 // Version 1 writes "no limit" as the largest whole number of pages in 63 bits.
 constexpr std::uint64_t kVersion1Unlimited = 1ULL << 62;
 
@@ -25,7 +26,8 @@ struct Available {
 Available least_available(const MachineMemory& machine) {
   Available least{machine.available_bytes, machine.total_bytes, "MemAvailable"};
   for (const CgroupMemory& cgroup : machine.cgroups) {
-    const std::uint64_t used = std::min(cgroup.used_bytes, cgroup.limit_bytes);
+    const std::uint64_t others = cgroup.used_bytes - std::min(cgroup.used_bytes, machine.own_bytes);
+    const std::uint64_t used = std::min(others, cgroup.limit_bytes);
     const std::uint64_t free = cgroup.limit_bytes - used;
     if (free < least.bytes) least = {free, cgroup.limit_bytes, "cgroup " + cgroup.path};
   }
@@ -58,15 +60,32 @@ std::optional<std::uint64_t> field(std::string_view text, std::string_view key) 
   return std::nullopt;
 }
 
-std::optional<CgroupMemory> read_cgroup(const CgroupFolder& folder) {
+// What is charged to a group and cannot be dropped at once.
+std::uint64_t used_bytes(const std::string& root, const CgroupFolder& folder) {
   const bool v2 = folder.version_2;
-  const auto file = [&](const char* name) { return read_text(folder.path + "/" + name); };
-  const auto limit = parse_cgroup_limit(file(v2 ? "memory.max" : "memory.limit_in_bytes"));
-  if (!limit) return std::nullopt;
+  const auto file = [&](const char* name) { return read_text(root + folder.path + "/" + name); };
   const auto used = number_at(file(v2 ? "memory.current" : "memory.usage_in_bytes")).value_or(0);
   const auto droppable =
       field(file("memory.stat"), v2 ? "inactive_file " : "total_inactive_file ").value_or(0);
-  return CgroupMemory{folder.path, *limit, used - std::min(used, droppable)};
+  return used - std::min(used, droppable);
+}
+
+// What the innermost group is charged for where this process is alone in it. Not more than a
+// program that has just begun can be: a plan has room for that.
+std::uint64_t own_bytes(const std::string& root, const CgroupFolder& folder) {
+  const std::string members = read_text(root + folder.path + "/cgroup.procs");
+  if (std::ranges::count(members, '\n') != 1) return 0;
+  return std::min(used_bytes(root, folder), kMostOwn);
+}
+
+std::optional<CgroupMemory> read_cgroup(const std::string& root, const CgroupFolder& folder) {
+  const bool v2 = folder.version_2;
+  const auto file = [&](const char* name) { return read_text(root + folder.path + "/" + name); };
+  const auto limit = parse_cgroup_limit(file(v2 ? "memory.max" : "memory.limit_in_bytes"));
+  if (!limit) return std::nullopt;
+  const std::uint64_t used = used_bytes(root, folder);
+  const auto kills = field(file(v2 ? "memory.events" : "memory.oom_control"), "oom_kill ");
+  return CgroupMemory{folder.path, *limit, used, kills.value_or(0)};
 }
 
 // /a/b/c below root gives root/a/b/c, root/a/b, root/a, root.
@@ -132,10 +151,12 @@ std::vector<CgroupFolder> memory_cgroup_folders(std::string_view proc_self_cgrou
   return folders;
 }
 
-Result<MachineMemory> read_machine_memory() {
-  LODE_TRY(MachineMemory machine, parse_meminfo(read_text("/proc/meminfo")));
-  for (const CgroupFolder& folder : memory_cgroup_folders(read_text("/proc/self/cgroup"))) {
-    if (auto cgroup = read_cgroup(folder)) machine.cgroups.push_back(std::move(*cgroup));
+Result<MachineMemory> read_machine_memory(const std::string& root) {
+  LODE_TRY(MachineMemory machine, parse_meminfo(read_text(root + "/proc/meminfo")));
+  const auto folders = memory_cgroup_folders(read_text(root + "/proc/self/cgroup"));
+  if (!folders.empty()) machine.own_bytes = own_bytes(root, folders.front());
+  for (const CgroupFolder& folder : folders) {
+    if (auto cgroup = read_cgroup(root, folder)) machine.cgroups.push_back(std::move(*cgroup));
   }
   return machine;
 }

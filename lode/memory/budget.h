@@ -15,6 +15,7 @@ struct CgroupMemory {
   std::string path;
   std::uint64_t limit_bytes = 0;
   std::uint64_t used_bytes = 0;  // pages that can be dropped at once not counted
+  std::uint64_t num_kills = 0;   // by the kernel for this limit, since the group was made
   friend bool operator==(const CgroupMemory&, const CgroupMemory&) = default;
 };
 
@@ -23,6 +24,9 @@ struct MachineMemory {
   std::uint64_t total_bytes = 0;      // MemTotal
   std::uint64_t available_bytes = 0;  // MemAvailable
   std::vector<CgroupMemory> cgroups;  // only those with a limit
+  // Of what the cgroups use, this process's own, which plans count as the program's; known only
+  // where it is alone in its group.
+  std::uint64_t own_bytes = 0;
 };
 
 /// The number of bytes that a run may hold, and where the number comes from.
@@ -39,9 +43,10 @@ struct Budget {
 /// machine (or of the cgroup), at least 256 MiB and at most 6 GiB, but never more than half.
 Budget decide_budget(const MachineMemory& machine, std::optional<std::uint64_t> wanted_bytes);
 
-/// Reads /proc/meminfo and the limits of this process's memory cgroups, version 1 and 2.
+/// Reads /proc/meminfo and the limits of this process's memory cgroups, version 1 and 2; below
+/// `root`, a test's stand-in for "/".
 /// Errors: kIo if /proc/meminfo cannot be read or lacks its lines.
-Result<MachineMemory> read_machine_memory();
+Result<MachineMemory> read_machine_memory(const std::string& root = "");
 
 // The parsers, for tests. `meminfo` is the text of /proc/meminfo; a limit that means "none" in
 // either version of cgroups gives nothing.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "lode/base/bytes.h"
+#include "tests/support/checkpoint_files.h"
 
 namespace lode::memory {
 namespace {
@@ -134,6 +135,31 @@ TEST(Budget, ReadsThisMachine) {
   ASSERT_TRUE(machine) << to_string(machine.error());
   EXPECT_GT(machine->total_bytes, machine->available_bytes);
   EXPECT_GT(decide_budget(*machine, std::nullopt).limit_bytes, 0U);
+}
+
+// A machine of 8 GiB, and a cgroup of 1 GiB that is charged 3 MiB for these members.
+MachineMemory in_cgroup_with(std::string_view members) {
+  const testing_support::TempFolder root;
+  const std::filesystem::path group = root.path() / "sys/fs/cgroup/job";
+  std::filesystem::create_directories(root.path() / "proc/self");
+  std::filesystem::create_directories(group);
+  root.write("proc/meminfo", "MemTotal: 8388608 kB\nMemAvailable: 8388608 kB\n");
+  root.write("proc/self/cgroup", "0::/job\n");
+  root.write("sys/fs/cgroup/job/memory.max", "1073741824\n");
+  root.write("sys/fs/cgroup/job/memory.current", "4194304\n");
+  root.write("sys/fs/cgroup/job/memory.stat", "anon 1\ninactive_file 1048576\n");
+  root.write("sys/fs/cgroup/job/cgroup.procs", members);
+  return *read_machine_memory(root.path().string());
+}
+
+// A plan has bytes for the program: what the program took before it looked is of them.
+TEST(Budget, OfAGroupOfOurOwnIsItsWholeLimit) {
+  const MachineMemory alone = in_cgroup_with("42\n");
+  EXPECT_EQ(alone.own_bytes, 3 * kMiB);
+  EXPECT_EQ(decide_budget(alone, kGiB).limit_bytes, kGiB);
+  EXPECT_EQ(decide_budget(alone, kGiB).warning, "");
+  const MachineMemory shared = in_cgroup_with("42\n43\n");
+  EXPECT_EQ(decide_budget(shared, kGiB).limit_bytes, kGiB - 3 * kMiB);
 }
 
 }  // namespace
