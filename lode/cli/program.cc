@@ -9,7 +9,9 @@
 #include <system_error>
 
 #include "lode/base/fmt.h"
+#include "lode/cli/fault_handler.h"
 #include "lode/cli/text_file.h"
+#include "lode/memory/hard_limit.h"
 
 namespace lode::cli {
 namespace {
@@ -43,7 +45,7 @@ Status run_chosen(const Program& program) {
     // A full disk must not look like success.
     return write_standard_output("");
   } catch (const std::bad_alloc&) {
-    return Error{.code = Code::kOther,
+    return Error{.code = memory::code_of_refused_memory(Code::kOther),
                  .thing = "memory of the program itself",
                  .found = "the system refused an allocation"};
   } catch (const std::system_error& fault) {  // fmt throws it where a stream cannot be written
@@ -98,6 +100,7 @@ void add_commands(Program& program) {
 
 int run_program(int argc, const char* const* argv) {
   hold_standard_streams();
+  install_fault_handler();
   Program program;
   add_commands(program);
   const int parsed = parse(program, argc, argv);

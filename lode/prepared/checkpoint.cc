@@ -60,20 +60,21 @@ Result<Manifest> read_manifest(const std::filesystem::path& folder) {
   return manifest;
 }
 
-Result<Index> read_index(const std::filesystem::path& folder, const Manifest& manifest,
-                         Verification verification) {
+Result<std::vector<std::byte>> read_index(const std::filesystem::path& folder,
+                                          const Manifest& manifest) {
   const std::filesystem::path path = folder / kIndexFile;
   if (manifest.index_bytes > kMostIndexBytes) {
     return damaged(path, fmt::format("at most {} bytes", kMostIndexBytes),
                    fmt::format("{}", manifest.index_bytes));
   }
-  LODE_TRY(const std::vector<std::byte> bytes, read_whole(path, manifest.index_bytes));
-  if (verification != Verification::kNone && io::sha256(bytes) != manifest.root_sha256) {
-    return damaged(path, fmt::format("SHA-256 {}", io::to_hex(manifest.root_sha256)), "another");
-  }
-  auto index = decode(bytes);
-  if (!index) return at(path.string(), std::move(index).error());
-  return index;
+  return read_whole(path, manifest.index_bytes);
+}
+
+Status check_root(const Checkpoint& checkpoint, std::span<const std::byte> index) {
+  const io::Sha256::Digest& wanted = checkpoint.manifest.root_sha256;
+  if (io::sha256(index) == wanted) return {};
+  return damaged(checkpoint.folder / kIndexFile, fmt::format("SHA-256 {}", io::to_hex(wanted)),
+                 "another");
 }
 
 Status check_sizes(const Checkpoint& checkpoint) {
@@ -89,20 +90,18 @@ Status check_sizes(const Checkpoint& checkpoint) {
                  "others");
 }
 
-Result<std::vector<io::SourceFile>> open_data_files(const std::filesystem::path& folder,
-                                                    const Manifest& manifest) {
-  std::vector<io::SourceFile> files;
-  for (std::size_t i = 0; i < manifest.data_file_bytes.size(); ++i) {
-    LODE_TRY(const auto file, checkpoint::InputFile::open(folder / data_file_name(i)));
-    const checkpoint::FileIdentity& identity = file.identity();
-    if (identity.bytes != manifest.data_file_bytes[i]) {
-      return damaged(file.path(), fmt::format("{} bytes", manifest.data_file_bytes[i]),
-                     fmt::format("{}: cut off, or another file", identity.bytes));
-    }
-    files.push_back({file.path(), identity.device, identity.inode, identity.bytes,
-                     identity.mtime_ns, identity.ctime_ns});
-  }
-  return files;
+// Manifest and index; the index is looked at before it is taken apart.
+Result<Checkpoint> read_head(const std::filesystem::path& folder, bool look_at_root) {
+  Checkpoint checkpoint;
+  checkpoint.folder = folder;
+  LODE_TRY(checkpoint.manifest, read_manifest(folder));
+  LODE_TRY(const std::vector<std::byte> bytes, read_index(folder, checkpoint.manifest));
+  if (look_at_root) LODE_TRY_STATUS(check_root(checkpoint, bytes));
+  auto index = decode(bytes);
+  if (!index) return at((folder / kIndexFile).string(), std::move(index).error());
+  checkpoint.index = *std::move(index);
+  LODE_TRY_STATUS(check_sizes(checkpoint));
+  return checkpoint;
 }
 
 }  // namespace
@@ -144,14 +143,39 @@ bool is_prepared(const std::filesystem::path& folder) {
          is_there(folder / kJournal) || is_there(folder / data_file_name(0));
 }
 
+Result<Checkpoint> read_head(const std::filesystem::path& folder) {
+  return read_head(folder, false);
+}
+
+Status check_root(const Checkpoint& checkpoint) {
+  LODE_TRY(const std::vector<std::byte> bytes, read_index(checkpoint.folder, checkpoint.manifest));
+  return check_root(checkpoint, bytes);
+}
+
+Result<io::SourceFile> find_data_file(const Checkpoint& checkpoint, std::size_t file_idx) {
+  LODE_TRY(const auto file,
+           checkpoint::InputFile::open(checkpoint.folder / data_file_name(file_idx)));
+  const checkpoint::FileIdentity& identity = file.identity();
+  return io::SourceFile{file.path(),    identity.device,   identity.inode,
+                        identity.bytes, identity.mtime_ns, identity.ctime_ns};
+}
+
+Status check_size(const Checkpoint& checkpoint, std::size_t file_idx, const io::SourceFile& file) {
+  const std::uint64_t wanted = checkpoint.manifest.data_file_bytes[file_idx];
+  if (file.bytes == wanted) return {};
+  return damaged(file.path, fmt::format("{} bytes", wanted),
+                 fmt::format("{}: cut off, or another file", file.bytes));
+}
+
 Result<Checkpoint> open(const std::filesystem::path& folder, Verification verification) {
-  Checkpoint checkpoint;
-  checkpoint.folder = folder;
-  LODE_TRY(checkpoint.manifest, read_manifest(folder));
-  LODE_TRY(checkpoint.index, read_index(folder, checkpoint.manifest, verification));
-  LODE_TRY_STATUS(check_sizes(checkpoint));
-  LODE_TRY(checkpoint.files, open_data_files(folder, checkpoint.manifest));
-  if (verification == Verification::kNone) return checkpoint;
+  const bool look = verification != Verification::kNone;
+  LODE_TRY(Checkpoint checkpoint, read_head(folder, look));
+  for (std::size_t i = 0; i < checkpoint.manifest.data_file_bytes.size(); ++i) {
+    LODE_TRY(io::SourceFile file, find_data_file(checkpoint, i));
+    LODE_TRY_STATUS(check_size(checkpoint, i, file));
+    checkpoint.files.push_back(std::move(file));
+  }
+  if (!look) return checkpoint;
   for (const Companion& companion : checkpoint.manifest.companions) {
     LODE_TRY_STATUS(check_companion(folder, companion));
   }

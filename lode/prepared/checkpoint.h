@@ -48,6 +48,23 @@ bool is_prepared(const std::filesystem::path& folder);
 /// Memory: the index, twice for a moment.
 Result<Checkpoint> open(const std::filesystem::path& folder, Verification verification);
 
+// The steps of `open`, for a check that goes on after a fault.
+
+/// Manifest and index, and that they fit each other; no sum of a file is looked at, and `files` is
+/// empty. Errors: as open.
+Result<Checkpoint> read_head(const std::filesystem::path& folder);
+
+/// Whether the index on disk is the one that the manifest means.
+/// Errors: kInvalidSource, kIo.
+Status check_root(const Checkpoint& checkpoint);
+
+/// A data file as it is now, whatever its size.
+/// Errors: kInvalidSource where it is no file, kIo.
+Result<io::SourceFile> find_data_file(const Checkpoint& checkpoint, std::size_t file_idx);
+
+/// Errors: kInvalidSource where a data file is not as long as the manifest says.
+Status check_size(const Checkpoint& checkpoint, std::size_t file_idx, const io::SourceFile& file);
+
 /// A file of the folder beside the weights whose SHA-256 is not the manifest's.
 /// Errors: kInvalidSource naming it, kIo.
 Status check_companion(const std::filesystem::path& folder, const Companion& companion);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <mutex>
+#include <tuple>
 #include <utility>
 
 #include "lode/base/fmt.h"
@@ -21,13 +22,19 @@ class DataFiles {
  public:
   explicit DataFiles(io::SystemCalls& calls) : calls_(calls) {}
   ~DataFiles() {
-    for (const int descriptor : descriptors_) calls_.close(descriptor);
+    for (const int descriptor : descriptors_) {
+      if (descriptor >= 0) calls_.close(descriptor);
+    }
   }
   DataFiles(const DataFiles&) = delete;
   DataFiles& operator=(const DataFiles&) = delete;
 
   Status open(const std::vector<io::SourceFile>& files) {
     for (const io::SourceFile& file : files) {
+      if (file.path.empty()) {  // one that is passed over
+        descriptors_.push_back(-1);
+        continue;
+      }
       const int descriptor = calls_.open(file.path, O_RDONLY | O_NONBLOCK, 0);
       if (descriptor < 0) return io::system_error(file.path, "open", descriptor);
       descriptors_.push_back(descriptor);
@@ -41,13 +48,17 @@ class DataFiles {
   std::vector<int> descriptors_;
 };
 
-std::vector<std::uint64_t> chosen_chunks(const Index& index, bool sampled) {
+std::vector<std::uint64_t> chosen_chunks(const Index& index, const ChunkCheck& check) {
   std::vector<std::uint64_t> chunks;
+  const auto is_without = [&check](const Section& section) {
+    return std::ranges::find(check.without_files, section.file_idx) != check.without_files.end();
+  };
   for (const Section& section : index.sections) {
+    if (is_without(section)) continue;
     const std::uint64_t count = section.num_chunks();
     for (std::uint64_t i = 0; i < count; ++i) {
       // Another remainder in each section, so that the samples are not all alike.
-      const bool chosen = !sampled || i == 0 || i + 1 == count ||
+      const bool chosen = !check.sampled || i == 0 || i + 1 == count ||
                           i % kSampleStep == (section.first_chunk * 7) % kSampleStep;
       if (chosen) chunks.push_back(section.first_chunk + i);
     }
@@ -129,10 +140,21 @@ void Checker::look_at(std::uint64_t chunk_idx, std::span<std::byte> buffer) {
 }
 
 ChunkReport Checker::report() && {
-  std::sort(report_.faults.begin(), report_.faults.end(),
-            [](const ChunkFault& a, const ChunkFault& b) {
-              return std::tie(a.file, a.file_offset_bytes) < std::tie(b.file, b.file_offset_bytes);
-            });
+  std::vector<ChunkFault> single = std::exchange(report_.faults, {});
+  std::sort(single.begin(), single.end(), [](const ChunkFault& a, const ChunkFault& b) {
+    return std::tie(a.file, a.file_offset_bytes) < std::tie(b.file, b.file_offset_bytes);
+  });
+  report_.num_bad_chunks = single.size();
+  for (ChunkFault& fault : single) {
+    ChunkFault* const last = report_.faults.empty() ? nullptr : &report_.faults.back();
+    if (last != nullptr && last->section == fault.section &&
+        last->section_offset_bytes + last->bytes == fault.section_offset_bytes) {
+      last->bytes += fault.bytes;
+      last->num_chunks += 1;
+    } else {
+      report_.faults.push_back(std::move(fault));
+    }
+  }
   return std::move(report_);
 }
 
@@ -157,7 +179,9 @@ Error to_error(const ChunkFault& fault) {
       .thing = fault.section,
       .wanted = fmt::format("what was prepared in its bytes {} to {}", fault.section_offset_bytes,
                             fault.section_offset_bytes + fault.bytes),
-      .found = fault.found,
+      .found = fault.num_chunks == 1 ? fault.found
+                                     : fmt::format("{} chunks that are not, the first: {}",
+                                                   fault.num_chunks, fault.found),
       .where = fmt::format("{} at byte {}", fault.file, fault.file_offset_bytes),
       .hint = "`lode verify` lists all that is damaged; prepare the checkpoint again"};
 }
@@ -170,7 +194,7 @@ Result<ChunkReport> check_chunks(const Checkpoint& checkpoint, const ChunkCheck&
   loader::Progress& told = progress != nullptr ? *progress : unread;
   Checker checker(checkpoint, check, calls);
   LODE_TRY_STATUS(checker.open());
-  const std::vector<std::uint64_t> chunks = chosen_chunks(checkpoint.index, check.sampled);
+  const std::vector<std::uint64_t> chunks = chosen_chunks(checkpoint.index, check);
   parallel::ThreadPool pool(check.threads);
   pool.run(chunks.size(), [&](std::size_t task, std::size_t worker) {
     if (told.cancel.load(std::memory_order_relaxed)) return;

@@ -63,9 +63,8 @@ Status Starter::look_at_chunks(Transient& transient) const {
   parts.progress.finished_bytes.store(0, std::memory_order_relaxed);
   if (report.faults.empty()) return {};
   Error error = to_error(report.faults.front());
-  if (report.faults.size() > 1) {
-    error.found += fmt::format(", and {} more chunks", report.faults.size() - 1);
-  }
+  const std::uint64_t more = report.num_bad_chunks - report.faults.front().num_chunks;
+  if (more > 0) error.found += fmt::format(", and {} more chunks elsewhere", more);
   return error;
 }
 
