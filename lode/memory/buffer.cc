@@ -7,16 +7,18 @@
 #include <utility>
 
 #include "lode/base/fmt.h"
+#include "lode/memory/hard_limit.h"
 #include "lode/memory/mapped_table.h"
 
 namespace lode::memory {
 namespace {
 
 Error refused_by_system(std::string_view what, std::string_view call, std::uint64_t bytes) {
-  return Error{.code = Code::kIo,
+  const int number = errno;
+  return Error{.code = number == ENOMEM ? code_of_refused_memory(Code::kIo) : Code::kIo,
                .thing = std::string(what),
                .wanted = fmt::format("{} of {} bytes", call, bytes),
-               .found = std::strerror(errno)};
+               .found = std::strerror(number)};
 }
 
 // Maps `bytes` so that they begin on a multiple of `alignment`, a multiple of the page size.

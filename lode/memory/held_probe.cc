@@ -158,6 +158,11 @@ Result<std::uint64_t> HeldProbe::exact_held_bytes() const {
   return above(bytes, exact_baseline_);
 }
 
+Result<std::uint64_t> process_total_bytes() {
+  LODE_TRY(const ProcessBytes bytes, now());
+  return bytes.total() + bytes.file_bytes;
+}
+
 Result<std::uint64_t> resident_bytes(const std::string& path) {
   const Descriptor file(path.c_str());
   struct stat status {};

@@ -63,6 +63,11 @@ class HeldProbe {
   bool count_files_ = false;
 };
 
+/// All that this process holds by the kernel's counters: anonymous, shared, page tables, and mapped
+/// files, its own code among them. No baseline is taken off.
+/// Errors: kIo, kUnsupported.
+Result<std::uint64_t> process_total_bytes();
+
 /// Bytes of a file that are in the page cache.
 ///
 /// Errors: kIo where the file cannot be opened or mapped, or its file system has no pages to ask
