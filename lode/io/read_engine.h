@@ -21,6 +21,7 @@ struct SourceFile {
   std::uint64_t bytes = 0;
   std::int64_t mtime_ns = 0;
   std::int64_t ctime_ns = 0;
+  bool times_count = true;  // false: they change by what we do ourselves
 };
 
 /// What direct reads are made of: offsets, lengths and addresses are multiples of it.

@@ -107,7 +107,8 @@ Status SourceHandle::compare(const FileStatus& status) const {
   if (status.bytes != file_.bytes) {
     return source_changed(file_.path, fmt::format("{} bytes, not {}", status.bytes, file_.bytes));
   }
-  if (status.mtime_ns != file_.mtime_ns || status.ctime_ns != file_.ctime_ns) {
+  const bool same_times = status.mtime_ns == file_.mtime_ns && status.ctime_ns == file_.ctime_ns;
+  if (file_.times_count && !same_times) {
     return source_changed(file_.path, "a newer time of change");
   }
   return {};

@@ -153,7 +153,8 @@ std::vector<StageUse> expected_stream_stages(const LoadPlan& plan, const StreamS
   for (std::size_t i = start.stage_idx; i < plan.stages.size(); ++i) {
     uses.push_back({plan.stages[i].name, held, held, memory::total(held)});
   }
-  uses.push_back({std::string(kLastStage), held_before, held, memory::total(held)});
+  const TagBytes& peak = uses.empty() ? held_before : held;
+  uses.push_back({std::string(kLastStage), held_before, peak, memory::total(peak)});
   return uses;
 }
 

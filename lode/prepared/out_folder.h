@@ -1,0 +1,42 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "lode/base/result.h"
+#include "lode/io/system_calls.h"
+#include "lode/prepared/journal.h"
+#include "lode/prepared/manifest.h"
+#include "lode/prepared/output_file.h"
+
+namespace lode::prepared {
+
+/// A folder that we have taken to write to: nobody else can while `journal` is open.
+struct OutFolder {
+  OutputFile journal;                 // open and locked
+  std::optional<JournalState> state;  // of an earlier run
+
+  /// Makes the folder where there is none.
+  /// Errors: kUsage where it holds something that is not of a preparation; kIo where another
+  ///         preparation is at work there; kNoSpace.
+  static Result<OutFolder> take(io::SystemCalls& calls, const std::filesystem::path& out,
+                                bool force);
+};
+
+/// Errors: kUsage where `out` is the source's folder or lies in it.
+Status check_apart(const std::filesystem::path& source, const std::filesystem::path& out);
+
+/// The manifest of a folder that is finished; `damaged_is_none` is for who will replace it.
+/// Errors: those of decode_manifest; kIo.
+Result<std::optional<Manifest>> read_manifest(const std::filesystem::path& out,
+                                              bool damaged_is_none);
+
+/// Errors: kUsage or kSourceChanged where a journal is of another preparation.
+Status check_same(const JournalState& state, const Fingerprint& now, const std::string& out);
+
+/// Removes what a preparation left, the manifest first; the journal stays.
+/// Errors: kIo.
+Status clear_folder(io::SystemCalls& calls, const std::filesystem::path& out);
+
+}  // namespace lode::prepared

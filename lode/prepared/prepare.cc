@@ -1,0 +1,221 @@
+#include "lode/prepared/prepare.h"
+
+#include <algorithm>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "lode/base/bytes.h"
+#include "lode/base/fmt.h"
+#include "lode/loader/execute.h"
+#include "lode/prepared/consume.h"
+#include "lode/prepared/out_folder.h"
+#include "lode/prepared/section_writer.h"
+#include "lode/prepared/source_stamp.h"
+
+namespace lode::prepared {
+namespace {
+
+using memory::Tag;
+
+// Bytes of chunks before `num_chunks`.
+std::uint64_t bytes_before(const Index& index, std::uint64_t num_chunks) {
+  std::uint64_t bytes = 0;
+  for (const Section& section : index.sections) {
+    if (section.first_chunk >= num_chunks) break;
+    bytes += std::min(section.bytes, (num_chunks - section.first_chunk) * kChunkBytes);
+  }
+  return bytes;
+}
+
+Manifest begin_manifest(const Input& input, const Index& index) {
+  Manifest manifest;
+  manifest.format_version = kFormatVersion;
+  manifest.target = "cpu";
+  manifest.layout = cpu_layout();
+  manifest.dense = input.plan.policy.dense == loader::DenseFormat::kInt8 ? "int8" : "as-stored";
+  manifest.family = input.family;
+  manifest.weight_bytes = input.plan.weight_bytes();
+  manifest.data_file_bytes = file_bytes(index.sections);
+  return manifest;
+}
+
+class Work final : public Preparation {
+ public:
+  Work(const Input& input, std::filesystem::path out, const Options& options,
+       io::SystemCalls& calls)
+      : input_(input), out_(std::move(out)), options_(options), calls_(calls) {}
+
+  Status look();
+
+  bool is_finished() const override { return finished_; }
+  std::uint64_t done_bytes() const override {
+    return finished_ ? output_bytes() : bytes_before(index_, done_chunks_);
+  }
+  std::uint64_t output_bytes() const override { return bytes_before(index_, index_.num_chunks()); }
+  std::uint64_t table_bytes() const override;
+  std::vector<memory::StageUse> expected_stages(const memory::TagBytes& held_before) const override;
+  Result<Report> run(memory::Ledger& ledger, loader::Progress* progress) override;
+
+ private:
+  Status look_at_finished(const Manifest& there);
+  Status begin_or_go_on();
+  Status check_room() const;
+  Status stream(SectionWriter& writer, memory::Ledger& ledger, loader::Progress* progress);
+  Status finish();
+
+  Input input_;
+  std::filesystem::path out_;
+  Options options_;
+  io::SystemCalls& calls_;
+  Index index_;
+  Manifest manifest_;
+  Fingerprint fingerprint_;
+  std::optional<Journal> journal_;
+  Consumer consumer_;
+  std::uint64_t done_chunks_ = 0;
+  bool finished_ = false;
+};
+
+Status Work::look() {
+  LODE_TRY_STATUS(check_apart(input_.folder, out_));
+  index_ = make_index(input_.plan.stages);
+  manifest_ = begin_manifest(input_, index_);
+  LODE_TRY(manifest_.sources, stamp_sources(input_.index));
+  fingerprint_ = fingerprint_of(manifest_, index_);
+  LODE_TRY(const std::optional<Manifest> there, read_manifest(out_, options_.force));
+  if (there && !options_.force) return look_at_finished(*there);
+  LODE_TRY_STATUS(begin_or_go_on());
+  return check_room();
+}
+
+Status Work::look_at_finished(const Manifest& there) {
+  Manifest same = there;
+  same.sources = manifest_.sources;  // their times do not count
+  const bool settings = fingerprint_of(same, index_).settings == fingerprint_.settings;
+  if (settings && same_sources(there.sources, manifest_.sources)) {
+    finished_ = true;
+    return remove_file(calls_, (out_ / kJournalFile).string());
+  }
+  return Error{.code = Code::kUsage,
+               .thing = out_.string(),
+               .wanted = "a folder for this checkpoint and these settings",
+               .found = settings ? "a prepared checkpoint of other files"
+                                 : "a checkpoint that was prepared with other settings",
+               .hint = "name another folder, or --force to prepare into this one again"};
+}
+
+Status Work::begin_or_go_on() {
+  LODE_TRY(OutFolder folder, OutFolder::take(calls_, out_, options_.force));
+  const bool again = folder.state && !options_.force;
+  if (again) {
+    LODE_TRY_STATUS(check_same(*folder.state, fingerprint_, out_.string()));
+  }
+  const bool holes = again && folder.state->holes_up_to_stage.has_value();
+  LODE_TRY_STATUS(check_not_given_away(input_.folder, holes ? out_ : std::filesystem::path()));
+  if (again) {
+    done_chunks_ = folder.state->chunk_crcs.size();
+    LODE_CHECK(done_chunks_ <= index_.num_chunks(), "a journal of the same index");
+    std::copy(folder.state->chunk_crcs.begin(), folder.state->chunk_crcs.end(),
+              index_.chunk_crcs.begin());
+    journal_ = Journal::resume(std::move(folder.journal), *folder.state);
+  } else {
+    // The journal first: an old one must not speak of files that are gone.
+    LODE_TRY(journal_,
+             Journal::create(std::move(folder.journal), fingerprint_, index_.num_chunks()));
+    LODE_TRY_STATUS(clear_folder(calls_, out_));
+  }
+  if (options_.consume || holes) {
+    LODE_TRY(consumer_, Consumer::plan(input_, out_, calls_, *journal_));
+  }
+  return SectionWriter(calls_, out_.string(), index_, *journal_, done_chunks_).cut_to_durable();
+}
+
+Status Work::check_room() const {
+  const std::int64_t answer = calls_.free_bytes(out_.string());
+  if (answer < 0) return io::system_error(out_.string(), "ask for free space", answer);
+  const auto free = static_cast<std::uint64_t>(answer);
+  const std::uint64_t rest = companion_bytes(input_.folder) + 2 * table_bytes() + kMiB;
+  const std::uint64_t need = consumer_.most_needed_bytes(index_, done_chunks_) + rest;
+  if (need <= free) return {};
+  return Error{.code = Code::kNoSpace,
+               .thing = out_.string(),
+               .wanted = fmt::format("{} ({} bytes) free", human_bytes(need), need),
+               .found = fmt::format("{}, so {} more are needed", human_bytes(free),
+                                    human_bytes(need - free)),
+               .hint = options_.consume ? "make room and call again"
+                                        : "make room and call again, or --consume gives the "
+                                          "source's space back as it goes"};
+}
+
+// Index and sums, their bytes when they are written, and the manifest.
+std::uint64_t Work::table_bytes() const {
+  return 3 * (index_.num_chunks() * sizeof(std::uint32_t)) + 256 * kKiB +
+         index_.stages.size() * 16 * kKiB + manifest_.sources.size() * kKiB +
+         consumer_.held_bytes();
+}
+
+std::vector<memory::StageUse> Work::expected_stages(const memory::TagBytes& held_before) const {
+  memory::TagBytes held = held_before;
+  held[static_cast<std::size_t>(Tag::kMetadata)] += table_bytes();
+  return loader::expected_stream_stages(input_.plan, stream_start(index_, done_chunks_), held);
+}
+
+Status Work::stream(SectionWriter& writer, memory::Ledger& ledger, loader::Progress* progress) {
+  loader::LoadPlan plan = input_.plan;
+  // Holes that we punch change the times of the files.
+  for (io::SourceFile& source : plan.sources) source.times_count = !consumer_.is_at_work();
+  LODE_TRY(const auto engine, loader::make_engine(plan));
+  if (done_chunks_ > 0) LODE_TRY_STATUS(consumer_.give_back(index_, done_chunks_));
+  writer.on_durable([this](std::uint64_t chunks) { return consumer_.give_back(index_, chunks); });
+  LODE_TRY_STATUS(
+      loader::stream(plan, input_.binding,
+                     {ledger, *engine, writer, progress, stream_start(index_, done_chunks_)}));
+  return writer.finish();
+}
+
+// The manifest last: from then on it is a prepared checkpoint.
+Status Work::finish() {
+  const std::string folder = out_.string();
+  LODE_TRY(manifest_.companions, copy_companions(calls_, input_.folder, out_));
+  const std::vector<std::byte> index = encode(index_);
+  manifest_.index_bytes = index.size();
+  manifest_.root_sha256 = io::sha256(index);
+  LODE_TRY_STATUS(replace_file(calls_, folder, std::string(kIndexFile), index));
+  const std::string text = encode(manifest_);
+  LODE_TRY_STATUS(
+      replace_file(calls_, folder, std::string(kManifestFile), std::as_bytes(std::span(text))));
+  journal_.reset();
+  LODE_TRY_STATUS(remove_file(calls_, (out_ / kJournalFile).string()));
+  finished_ = true;
+  return sync_folder(calls_, folder);
+}
+
+Result<Report> Work::run(memory::Ledger& ledger, loader::Progress* progress) {
+  Report report{.output_bytes = output_bytes()};
+  if (finished_) return report;
+  LODE_TRY(const memory::Reservation tables,
+           ledger.reserve(Tag::kMetadata, table_bytes(), "index of the prepared checkpoint"));
+  SectionWriter writer(calls_, out_.string(), index_, *journal_, done_chunks_);
+  Status status = stream(writer, ledger, progress);
+  report.written_bytes = writer.written_bytes();
+  report.freed_bytes = consumer_.freed_bytes();
+  if (status) status = finish();
+  if (status) return report;
+  // What was allocated and not filled goes back to the disk; a failure to do so changes nothing.
+  if (journal_) static_cast<void>(writer.cut_to_durable());
+  return std::move(status).error();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Preparation>> Preparation::open(const Input& input,
+                                                       const std::filesystem::path& out,
+                                                       const Options& options,
+                                                       io::SystemCalls& calls) {
+  auto work = std::make_unique<Work>(input, out, options, calls);
+  LODE_TRY_STATUS(work->look());
+  return std::unique_ptr<Preparation>(std::move(work));
+}
+
+}  // namespace lode::prepared

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lode/base/result.h"
+#include "lode/io/system_calls.h"
+#include "lode/loader/binding.h"
+#include "lode/loader/plan.h"
+#include "lode/loader/progress.h"
+#include "lode/loader/stream.h"
+#include "lode/memory/ledger.h"
+#include "lode/prepared/format.h"
+#include "lode/prepared/journal.h"
+#include "lode/prepared/manifest.h"
+
+namespace lode::prepared {
+
+/// What is prepared. All of it outlives the preparation.
+struct Input {
+  std::filesystem::path folder;
+  const checkpoint::TensorIndex& index;
+  const loader::Binding& binding;
+  const loader::LoadPlan& plan;
+  std::string_view family;
+};
+
+struct Options {
+  bool consume = false;  // give the blocks of the sources back behind the work
+  bool force = false;    // begin again, whatever the folder holds of an earlier one
+};
+
+/// What came of it.
+struct Report {
+  std::uint64_t output_bytes = 0;   // of all data files
+  std::uint64_t written_bytes = 0;  // of them, by this run
+  std::uint64_t freed_bytes = 0;    // of the sources, by this run
+};
+
+/// One preparation of a checkpoint, from the first byte or from where an earlier one was stopped.
+///
+/// At every instant OUT is nothing, or the beginning of a preparation (it has a journal and no
+/// manifest), or a prepared checkpoint; whatever stops it, a crash or a lost power line included,
+/// the same call goes on from the last unit that was on the disk.
+class Preparation {
+ public:
+  /// Looks at OUT and takes it: decides whether to begin, to go on, or that all is done. Nothing of
+  /// the sources but headers is read.
+  ///
+  /// Errors: kUsage where OUT is the source, lies in it, or holds something else, or something
+  ///         begun with other settings; kSourceChanged where it was begun from other files;
+  ///         kNoSpace naming what is missing; kIo; kInvalidSource for sources that were given away.
+  static Result<std::unique_ptr<Preparation>> open(const Input& input,
+                                                   const std::filesystem::path& out,
+                                                   const Options& options,
+                                                   io::SystemCalls& calls = io::system_calls());
+  virtual ~Preparation() = default;
+
+  /// Whether OUT is already what it would become.
+  virtual bool is_finished() const = 0;
+  /// Bytes of OUT that an earlier run has made.
+  virtual std::uint64_t done_bytes() const = 0;
+  virtual std::uint64_t output_bytes() const = 0;
+
+  /// Metadata that `run` holds throughout: index, sums, their bytes when they are written.
+  virtual std::uint64_t table_bytes() const = 0;
+  /// What the ledger will have recorded when `run` has run, byte for byte.
+  virtual std::vector<memory::StageUse> expected_stages(
+      const memory::TagBytes& held_before = {}) const = 0;
+
+  /// Does the work.
+  ///
+  /// Memory: that of loader::stream, and the index.
+  /// Errors: those of loader::stream; kNoSpace, kIo naming file and call. OUT can be gone on with.
+  virtual Result<Report> run(memory::Ledger& ledger, loader::Progress* progress = nullptr) = 0;
+};
+
+}  // namespace lode::prepared
