@@ -48,7 +48,7 @@ class Requantiser {
     for (std::uint64_t i = 0; i < num_rows; ++i) {
       const auto numbers = std::span(numbers_).first(end - k);
       decode(row + i, k, numbers);
-      if (!quantise(numbers, i)) return false;
+      if (!quantise(numbers, row + i, k)) return false;
     }
     const std::uint64_t offset = layout_.panel_offset(tile_.matrix, row / kPanelRows) +
                                  layout_.super_block_offset(k / kSuperBlockK);
@@ -68,15 +68,30 @@ class Requantiser {
   }
 
   // To codes_ and lines_; false if a number is not finite.
-  bool quantise(std::span<const float> numbers, std::uint64_t row_in_panel) noexcept {
+  bool quantise(std::span<const float> numbers, std::uint64_t row, std::uint64_t k) noexcept {
+    const std::uint64_t row_in_panel = row % kPanelRows;
     for (std::uint64_t at = 0; at < numbers.size(); at += kSuperBlockK) {
       const std::uint64_t count = std::min<std::uint64_t>(kSuperBlockK, numbers.size() - at);
+      ask_for(row + 1, k + at, count);
       const float scale = table_.quantise_i8(numbers.data() + at, count,
                                              codes_.data() + row_in_panel * kPieceK + at);
       if (std::isnan(scale)) return false;
       lines_[at / kSuperBlockK][row_in_panel] = scale;
     }
     return true;
+  }
+
+  // Numbers of the next row, bit by bit while this one is worked on: rows are too short for the
+  // machine to run ahead of them. They may lie beyond the source, which is no fault.
+  void ask_for(std::uint64_t row, std::uint64_t k, std::uint64_t count) const noexcept {
+    if (source_.k_first) return;
+    const std::uint64_t unit = formats::info(encoding_.element).bits / 8;
+    const std::byte* const from = source_.bytes.data() +
+                                  (row - tile_.row_begin) * source_.outer_stride_bytes +
+                                  (k - tile_.k_begin) * unit;
+    for (std::uint64_t at = 0; at < count * unit; at += kernels::kLineBytes) {
+      __builtin_prefetch(from + at, 0, 2);
+    }
   }
 
   // The matrix's numbers [k, k + out.size()) of a row.
@@ -115,9 +130,10 @@ class Requantiser {
   const SourceCodes& source_;
   const SourceScales* scales_;
   std::span<std::byte> panels_;
-  std::array<float, kPieceK> numbers_;                               // of one row
-  std::array<std::int8_t, kPanelRows * kPieceK> codes_;              // of all rows
-  std::array<std::array<float, kPanelRows>, kPieceBlocks> lines_{};  // of scales
+  // On lines' boundaries: registers are as wide.
+  alignas(kernels::kLineBytes) std::array<float, kPieceK> numbers_;                   // of one row
+  alignas(kernels::kLineBytes) std::array<std::int8_t, kPanelRows * kPieceK> codes_;  // of all
+  std::array<std::array<float, kPanelRows>, kPieceBlocks> lines_{};                   // of scales
 };
 
 }  // namespace
