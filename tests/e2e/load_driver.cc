@@ -1,18 +1,23 @@
 // Loads a checkpoint as `lode` does, and keeps to the contract or breaks it in a way that is named:
 // a harness that cannot see the breach proves nothing. For tests/e2e/contract_matrix.py.
 //
-//   load_driver DIR none|tensor|layer [LOAD-THREADS]
+//   load_driver DIR none|tensor|layer|stream [LOAD-THREADS]
 //
 // tensor: the bytes of the largest tensor stay as they were read; layer: all of the first layer's.
+// stream: no breach, but what is finished goes into checksums and not into memory, so that what is
+// left is the transient, of a model of any size.
 
 #include <algorithm>
 #include <charconv>
 #include <string_view>
 
+#include "lode/base/bytes.h"
 #include "lode/base/fmt.h"
 #include "lode/engine/source.h"
 #include "lode/json/json.h"
+#include "lode/loader/checksum_sink.h"
 #include "lode/loader/execute.h"
+#include "lode/loader/stream.h"
 #include "tests/support/decorated_engine.h"
 
 namespace lode {
@@ -63,13 +68,30 @@ bool is_kept(const std::vector<Extent>& kept, const io::ReadRequest& request) {
   return 2 * shared > request.out.size();
 }
 
+Status stream(const engine::Source& source, const loader::LoadPlan& plan) {
+  LODE_TRY(const std::unique_ptr<io::ReadEngine> engine, loader::make_engine(plan));
+  memory::Ledger ledger(4 * kGiB);
+  loader::ChecksumSink sink;
+  LODE_TRY_STATUS(
+      loader::stream(plan, source.binding, {.ledger = ledger, .engine = *engine, .sink = sink}));
+  const auto sums = sink.crcs();
+  const auto figures = json::object(
+      {{"bytes", sink.bytes()},
+       {"chunks", static_cast<std::uint64_t>(sums.size())},
+       {"crc32c_of_sums", static_cast<std::uint64_t>(io::crc32c(std::as_bytes(std::span(sums))))},
+       {"peak_bytes", ledger.peak_bytes()}});
+  fmt::print("{}\n", json::dump(figures));
+  return {};
+}
+
 Status load(const char* folder, std::string_view breach, std::uint32_t workers) {
   LODE_TRY(const engine::Source source, engine::open_source(folder));
-  LODE_TRY(const std::vector<Extent> kept, kept_extents(source.index, breach));
   loader::LoadPolicy policy;
   policy.workers = workers;
   LODE_TRY(const loader::LoadPlan plan,
            loader::plan_load(source.binding, source.spec, source.index, policy));
+  if (breach == "stream") return stream(source, plan);
+  LODE_TRY(const std::vector<Extent> kept, kept_extents(source.index, breach));
   LODE_TRY(std::unique_ptr<io::ReadEngine> reader, loader::make_engine(plan));
   testing_support::KeepingEngine engine(std::move(reader), [&kept](const io::ReadRequest& request) {
     return is_kept(kept, request);
@@ -90,7 +112,7 @@ Status load(const char* folder, std::string_view breach, std::uint32_t workers) 
 
 int main(int count, char** arguments) {
   if (count != 3 && count != 4) {
-    fmt::print(stderr, "load_driver DIR none|tensor|layer [LOAD-THREADS]\n");
+    fmt::print(stderr, "load_driver DIR none|tensor|layer|stream [LOAD-THREADS]\n");
     return 2;
   }
   const std::string_view number = count == 4 ? arguments[3] : "2";

@@ -117,7 +117,7 @@ class MemoryCgroup:
         self.kernel = kernel or Kernel()
         self.version = place.version
         self.own = place.folder
-        self.limit_bytes = limit_bytes
+        self.limit_bytes = -(-limit_bytes // PAGE_BYTES) * PAGE_BYTES  # the kernel would round down
         self.leaf = None
         self.most_seen = 0
         name = f"lode_{os.getpid()}_{next(self.counter)}"
@@ -472,7 +472,7 @@ def run(command, limit_bytes, files=(), *, drop=False, require=False, streams=No
         told = usage.ru_maxrss << 10
         code = os.waitstatus_to_exitcode(status)
         return Report(
-            limit_bytes=limit_bytes,
+            limit_bytes=cgroup.limit_bytes if cgroup is not None else limit_bytes,
             limited_by=f"memory cgroup v{cgroup.version}" if cgroup is not None else "RLIMIT_DATA",
             why_no_cgroup=why,
             peak_bytes=cgroup.peak_bytes() if cgroup is not None else None,

@@ -96,6 +96,12 @@ class Version1(Fake):
         cgroup.remove()
         self.only_own_is_left()
 
+    def test_the_limit_is_whole_pages_and_not_less(self):
+        kernel = self.kernel(V1_FILES)
+        cgroup = MemoryCgroup((1 << 20) + 1, Place(1, self.own), kernel)
+        self.assertEqual(cgroup.limit_bytes, (1 << 20) + memory_cgroup.PAGE_BYTES)
+        cgroup.remove()
+
     def test_peak_hits_and_kills_are_read(self):
         _, cgroup = self.make()
         self.assertEqual((cgroup.peak_bytes(), cgroup.limit_hits(), cgroup.oom_kills()), (4096, 3, 1))
