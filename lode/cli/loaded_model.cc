@@ -1,13 +1,18 @@
 #include "lode/cli/loaded_model.h"
 
+#include <malloc.h>
+
 #include <csignal>
 #include <cstdio>
+#include <new>
 
+#include "lode/base/bytes.h"
 #include "lode/base/fmt.h"
 #include "lode/cli/progress_view.h"
 #include "lode/cli/text_file.h"
 #include "lode/engine/load_watch.h"
 #include "lode/json/json.h"
+#include "lode/memory/hard_limit.h"
 
 namespace lode::cli {
 namespace {
@@ -21,6 +26,50 @@ void on_interrupt(int signal) {
   std::signal(signal, SIG_DFL);  // whoever presses again does not want to wait
 }
 
+// Everything has been freed by now; what the account had come to says how far the load was.
+std::string account_of(const memory::Ledger& ledger) {
+  const std::vector<memory::StageUse> stages = ledger.stages();
+  return fmt::format("stopped in stage \"{}\"; the ledger's peak was {} of {} bytes",
+                     stages.empty() ? "scan" : stages.back().name, ledger.peak_bytes(),
+                     ledger.limit_bytes());
+}
+
+Error with_account(Error error, const std::string& pressure, const memory::Ledger& ledger) {
+  if (error.code == Code::kPressure) {
+    error.wanted = "a machine with room for what was promised";
+    error.found = pressure;
+    error.where = account_of(ledger);
+    error.hint = "everything was freed; end other programs or plan with a smaller --memory";
+  }
+  if (error.code == Code::kBudgetViolated) {
+    error.where = account_of(ledger);
+    error.hint = "a bug of lode: more was taken than was planned";
+  }
+  return error;
+}
+
+// Beside the plan there are the stacks of the compute threads and what a mapping is larger than
+// its buffer while it is being aligned.
+Status limit_hard(const engine::RunPlan& plan) {
+  constexpr std::uint64_t kStackBytes = 256 * kKiB;
+  constexpr std::uint64_t kMarginBytes = 8 * kMiB;
+  LODE_TRY(const std::uint64_t data_bytes, memory::data_bytes());
+  return memory::set_hard_limit(data_bytes + plan.peak_bytes() + plan.threads * kStackBytes +
+                                kMarginBytes);
+}
+
+Result<std::unique_ptr<engine::Engine>> start_engine(engine::Source source,
+                                                     const engine::RunPlan& plan,
+                                                     memory::Ledger& ledger) {
+  try {
+    return engine::Engine::start(std::move(source), plan, ledger, &load_progress);
+  } catch (const std::bad_alloc&) {
+    return Error{.code = memory::code_of_refused_memory(Code::kOther),
+                 .thing = "memory of the program itself",
+                 .found = "the system refused an allocation"};
+  }
+}
+
 Result<LoadedModel> start(engine::Source source, engine::RunPlan plan, const ModelOptions& options,
                           const memory::HeldProbe& probe) {
   LoadedModel loaded;
@@ -28,14 +77,17 @@ Result<LoadedModel> start(engine::Source source, engine::RunPlan plan, const Mod
   loaded.plan = std::move(plan);
   ProgressView view(ProgressView::form_of(options.progress), loaded.plan.load, load_progress);
   LODE_TRY(engine::LoadWatch watch,
-           engine::LoadWatch::start(probe, load_progress, [&view] { view.tick(); }));
+           engine::LoadWatch::start(probe, load_progress,
+                                    {.on_tick = [&view] { view.tick(); },
+                                     .load_peak_bytes = loaded.plan.load_peak_bytes(),
+                                     .read_pressure = [] { return memory::read_pressure(); }}));
   const auto begin = std::chrono::steady_clock::now();
-  auto engine =
-      engine::Engine::start(std::move(source), loaded.plan, *loaded.ledger, &load_progress);
+  auto engine = start_engine(std::move(source), loaded.plan, *loaded.ledger);
   const auto passed = std::chrono::steady_clock::now() - begin;
   watch.stop();
   view.finish();
-  if (!engine) return std::move(engine).error();
+  if (!engine) return with_account(std::move(engine).error(), watch.pressure(), *loaded.ledger);
+  malloc_trim(0);
   if (load_progress.negative_scales.load()) {
     write_standard_error(
         "lode: warning: some block scales are negative, which no known producer writes; taken as "
@@ -57,14 +109,19 @@ Result<LoadedModel> load_model(const ModelOptions& options, const engine::Settin
   LODE_TRY(const memory::HeldProbe probe, memory::HeldProbe::make());
   LODE_TRY(const memory::MachineMemory machine, memory::read_machine_memory());
   LODE_TRY(engine::Source source, engine::open_source(options.folder));
+  LODE_TRY_STATUS(engine::open_tokenizer(source));
+  malloc_trim(0);  // what reading the tokenizer took for a while
   LODE_TRY(engine::RunPlan plan, engine::plan_run(source, settings, machine));
   if (!plan.budget.warning.empty())
     write_standard_error(fmt::format("lode: warning: {}\n", plan.budget.warning));
   LODE_TRY_STATUS(engine::check_fits(plan, source));
-  LODE_TRY_STATUS(engine::open_tokenizer(source));
+  if (settings.context_auto) {
+    write_standard_error(
+        fmt::format("lode: --ctx auto: {} tokens of context\n", plan.context_tokens));
+  }
   if (before) LODE_TRY_STATUS(before(source, plan));
-  std::signal(SIGINT, on_interrupt);
-  std::signal(SIGTERM, on_interrupt);
+  if (options.hard_limit) LODE_TRY_STATUS(limit_hard(plan));
+  stop_on_interrupt();
   return start(std::move(source), std::move(plan), options, probe);
 }
 
@@ -80,6 +137,11 @@ Status deliver_receipt(const ModelOptions& options, const engine::Receipt& recei
                .wanted = "what the plan said, byte for byte",
                .found = "another account",
                .hint = "a bug of lode: please report it with the JSON of --receipt"};
+}
+
+void stop_on_interrupt() {
+  std::signal(SIGINT, on_interrupt);
+  std::signal(SIGTERM, on_interrupt);
 }
 
 bool interrupted() noexcept { return load_progress.cancel.load(); }

@@ -34,6 +34,9 @@ Result<LoadedModel> load_model(const ModelOptions& options, const engine::Settin
 /// Errors: kIo naming the file.
 Status deliver_receipt(const ModelOptions& options, const engine::Receipt& receipt);
 
+/// From here on Ctrl-C is told by `interrupted()`, once; a second one ends the process.
+void stop_on_interrupt();
+
 /// Whether Ctrl-C was pressed since load_model began.
 bool interrupted() noexcept;
 

@@ -1,8 +1,27 @@
 #include "lode/cli/model_options.h"
 
+#include <charconv>
+
 #include "lode/base/bytes.h"
+#include "lode/base/fmt.h"
 
 namespace lode::cli {
+namespace {
+
+Status take_context(const std::string& text, engine::Settings& settings) {
+  if (text.empty()) return {};
+  settings.context_auto = text == "auto";
+  if (settings.context_auto) return {};
+  const auto [end, fault] =
+      std::from_chars(text.data(), text.data() + text.size(), settings.context_tokens);
+  if (fault == std::errc{} && end == text.data() + text.size()) return {};
+  return Error{.code = Code::kUsage,
+               .thing = "--ctx",
+               .wanted = "a number of tokens, or auto",
+               .found = fmt::format("\"{}\"", text)};
+}
+
+}  // namespace
 
 std::shared_ptr<ModelOptions> add_model_options(CLI::App* command) {
   auto options = std::make_shared<ModelOptions>();
@@ -10,8 +29,9 @@ std::shared_ptr<ModelOptions> add_model_options(CLI::App* command) {
   command->add_option(
       "--memory", options->memory,
       "Budget for everything, such as 12GiB; default: what is available less a floor");
-  command->add_option("--ctx", options->context_tokens,
-                      "Tokens of context; default: the model's limit, at most 4096");
+  command->add_option("--ctx", options->context,
+                      "Tokens of context, or auto: the most that fits; default: the model's limit, "
+                      "at most 4096");
   command->add_option("-t,--threads", options->threads, "Compute threads; default: all processors")
       ->check(CLI::Range(1, 1024));
   command
@@ -34,6 +54,12 @@ std::shared_ptr<ModelOptions> add_model_options(CLI::App* command) {
   command->add_option("--load-threads", options->load_workers, "Threads that prepare weights")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
+  command
+      ->add_option("--io", options->io,
+                   "How weights are read: uring and threads past the page cache, buffered through "
+                   "it; auto chooses and says why")
+      ->check(CLI::IsMember({"auto", "uring", "threads", "buffered"}))
+      ->capture_default_str();
   return options;
 }
 
@@ -43,6 +69,10 @@ void add_load_options(CLI::App* command, const std::shared_ptr<ModelOptions>& op
       ->add_option("--progress", options->progress,
                    "text or json on standard error; default: text on a terminal, else none")
       ->check(CLI::IsMember({"text", "json", "none"}));
+  command->add_flag(
+      "--hard-limit", options->hard_limit,
+      "Let the kernel refuse memory beyond the plan, too (RLIMIT_DATA): a bug ends in "
+      "an error");
 }
 
 Result<engine::Settings> settings_of(const ModelOptions& options) {
@@ -52,7 +82,7 @@ Result<engine::Settings> settings_of(const ModelOptions& options) {
     if (!bytes) return at("--memory", std::move(bytes).error());
     settings.memory_bytes = *bytes;
   }
-  settings.context_tokens = options.context_tokens;
+  LODE_TRY_STATUS(take_context(options.context, settings));
   settings.threads = options.threads;
   settings.chunk_tokens = options.chunk_tokens;
   settings.mode = options.compute == "exact" ? ops::Mode::kExact : ops::Mode::kFast;
@@ -60,6 +90,7 @@ Result<engine::Settings> settings_of(const ModelOptions& options) {
     settings.kv_format = options.kv_dtype == "f16" ? ops::KvFormat::kF16 : ops::KvFormat::kF32;
   }
   settings.load.workers = options.load_workers;
+  LODE_TRY(settings.load.io, io::parse_io_kind(options.io));
   if (options.dense == "int8") settings.load.dense = loader::DenseFormat::kInt8;
   return settings;
 }

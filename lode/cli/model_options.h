@@ -14,21 +14,25 @@ namespace lode::cli {
 struct ModelOptions {
   std::string folder;
   std::optional<std::string> memory;
-  std::uint32_t context_tokens = 0;
+  std::string context;  // a number, "auto", or empty
   std::uint32_t threads = 0;
   std::uint32_t chunk_tokens = 256;
   std::uint32_t load_workers = 2;
   std::string compute = "fast";
   std::string kv_dtype;
   std::string dense = "as-stored";
+  std::string io = "auto";
+  bool hard_limit = false;
   std::string receipt;   // a file, or empty
   std::string progress;  // "json", "text", "none"; empty: text on a terminal
 };
 
-/// Adds DIR, --memory, --ctx, --threads, --compute, --kv-dtype, --dense, --chunk to a command.
+/// Adds DIR, --memory, --ctx, --threads, --compute, --kv-dtype, --dense, --chunk, --load-threads
+/// and
+/// --io to a command.
 std::shared_ptr<ModelOptions> add_model_options(CLI::App* command);
 
-/// Adds --receipt and --progress, for commands that load.
+/// Adds --receipt, --progress and --hard-limit, for commands that load.
 void add_load_options(CLI::App* command, const std::shared_ptr<ModelOptions>& options);
 
 /// Errors: kUsage for a --memory that is no size.

@@ -1,166 +1,136 @@
 #include <cstdio>
+#include <filesystem>
 
 #include "lode/base/bytes.h"
 #include "lode/base/fmt.h"
 #include "lode/cli/model_options.h"
+#include "lode/cli/plan_view.h"
 #include "lode/cli/program.h"
 #include "lode/cli/stage_chart.h"
-#include "lode/cli/table.h"
 #include "lode/cli/text_file.h"
-#include "lode/engine/stage_json.h"
-#include "lode/json/json.h"
 
 namespace lode::cli {
 namespace {
 
+constexpr std::size_t kMaxReceiptBytes = 64 * kMiB;
+// Asking for more of the page cache would take longer than all the rest of a plan.
+constexpr std::uint64_t kMostLookedAt = 64 * kGiB;
+
 struct PlanOptions {
   bool json = false;
+  bool strict = false;
   std::string svg;
+  std::string after;
 };
 
 struct Planned {
   engine::Source source;
   engine::RunPlan plan;
-  std::uint32_t largest_context = 0;
-  std::uint64_t kv_bytes_per_token = 0;
-  std::vector<engine::Advice> advice;
+  engine::PlanReport report;
+  memory::MachineMemory machine;
+  std::optional<std::uint64_t> source_in_cache;
+  std::optional<std::uint64_t> disk_free_bytes;
+
+  PlanView view() const {
+    return {source, plan, report, machine, source_in_cache, disk_free_bytes};
+  }
 };
 
-std::uint64_t kv_bytes_per_token(const engine::Source& source, const engine::RunPlan& plan) {
-  const auto number = static_cast<std::uint32_t>(ops::bytes_per_number(plan.model.kv_format));
-  // Between two contexts beyond every window only full layers grow.
-  const std::uint64_t far = 1ULL << 24;
-  return families::kv_cache_bytes(source.spec, far + 1, number) -
-         families::kv_cache_bytes(source.spec, far, number);
+// A plan may be for another machine: a number that was named is the budget, whatever is here now.
+memory::MachineMemory machine_to_plan_for(const memory::MachineMemory& machine,
+                                          const engine::Settings& settings) {
+  if (!settings.memory_bytes) return machine;
+  if (memory::decide_budget(machine, settings.memory_bytes).warning.empty()) return machine;
+  return {std::max(machine.total_bytes, *settings.memory_bytes), *settings.memory_bytes, {}};
 }
 
-// A plan may be for another machine: a number that was named is the budget, whatever is here now.
-void plan_for_named_budget(engine::RunPlan& plan) {
-  if (plan.budget.warning.empty()) return;
-  const std::string warning = fmt::format("this machine has only {} available now ({})",
-                                          human_bytes(plan.budget.limit_bytes), plan.budget.source);
-  plan.budget = {*plan.settings.memory_bytes, 0, "--memory", warning};
+std::string warning_of(const memory::MachineMemory& machine, const engine::Settings& settings) {
+  const memory::Budget here = memory::decide_budget(machine, settings.memory_bytes);
+  if (here.warning.empty()) return "";
+  return fmt::format("this machine has only {} available now ({})", human_bytes(here.limit_bytes),
+                     here.source);
+}
+
+std::optional<std::uint64_t> in_page_cache(const engine::Source& source) {
+  if (source.index.tensor_bytes() > kMostLookedAt) return std::nullopt;
+  std::uint64_t bytes = 0;
+  for (const checkpoint::Shard& shard : source.index.shards()) {
+    const auto resident = memory::resident_bytes(shard.path);
+    if (!resident) return std::nullopt;
+    bytes += *resident;
+  }
+  return bytes;
+}
+
+std::optional<std::uint64_t> disk_free(const std::filesystem::path& folder) {
+  std::error_code fault;
+  const auto space = std::filesystem::space(folder, fault);
+  if (fault) return std::nullopt;
+  return std::uint64_t{space.available};
 }
 
 Result<Planned> make_plan(const ModelOptions& options) {
   LODE_TRY(const engine::Settings settings, settings_of(options));
   LODE_TRY(const memory::MachineMemory machine, memory::read_machine_memory());
   LODE_TRY(engine::Source source, engine::open_source(options.folder));
-  LODE_TRY(engine::RunPlan plan, engine::plan_run(source, settings, machine));
-  plan_for_named_budget(plan);
-  const std::uint32_t context = engine::largest_context(plan, source);
-  const std::uint64_t per_token = kv_bytes_per_token(source, plan);
-  LODE_TRY(std::vector<engine::Advice> advice, engine::advice(plan, source));
-  return Planned{std::move(source), std::move(plan), context, per_token, std::move(advice)};
+  // A tokenizer that cannot be read is bounded by the size of its file.
+  static_cast<void>(engine::open_tokenizer(source));
+  LODE_TRY(engine::RunPlan plan,
+           engine::plan_run(source, settings, machine_to_plan_for(machine, settings)));
+  plan.budget.warning = warning_of(machine, settings);
+  LODE_TRY(engine::PlanReport report, engine::report_of(plan, source));
+  const auto cached = in_page_cache(source);
+  return Planned{std::move(source), std::move(plan), std::move(report),
+                 machine,           cached,          disk_free(options.folder)};
 }
 
-json::Value advice_json(const Planned& planned) {
-  json::Array list;
-  for (const engine::Advice& advice : planned.advice) {
-    list.push_back(json::object({{"setting", advice.setting},
-                                 {"saved_bytes", advice.saved_bytes},
-                                 {"peak_bytes", advice.peak_bytes},
-                                 {"fits", advice.peak_bytes <= planned.plan.budget.limit_bytes}}));
-  }
-  return json::Value(std::move(list));
+Status compare_with(const std::string& path, const Planned& planned, bool as_json) {
+  LODE_TRY(const std::string text, read_text_file(path, kMaxReceiptBytes));
+  auto receipt = json::parse(text);
+  if (!receipt) return at(path, std::move(receipt).error());
+  auto after = engine::compare_with_run(planned.plan, planned.source, *receipt);
+  if (!after) return at(path, std::move(after).error());
+  fmt::print("{}", as_json ? json::dump(after_json(*after), 2) + "\n" : after_text(*after));
+  if (after->differences.empty()) return {};
+  const bool other_settings = !after->settings.empty();
+  return Error{.code = Code::kCheckFailed,
+               .thing = "ledger of the run",
+               .wanted = "the plan's numbers, byte for byte",
+               .found = fmt::format("{} that differ", after->differences.size()),
+               .where = path,
+               .hint = other_settings ? "the run had other settings: plan with the same"
+                                      : "a bug of lode: please report it with this receipt"};
 }
 
-json::Value as_json(const Planned& planned) {
-  const memory::StageUse* const over = engine::first_over(planned.plan);
-  const engine::RunPlan& plan = planned.plan;
-  return json::object({{"family", planned.source.spec.family},
-                       {"target", "cpu"},
-                       {"fits", plan.fits()},
-                       {"limit_bytes", plan.budget.limit_bytes},
-                       {"limit_source", plan.budget.source},
-                       {"warning", plan.budget.warning},
-                       {"peak_bytes", plan.peak_bytes()},
-                       {"source_bytes", planned.source.index.tensor_bytes()},
-                       {"weight_bytes", plan.load.weight_bytes()},
-                       {"padding_bytes", plan.load.padding_bytes()},
-                       {"page_table_bytes", plan.load.page_table_bytes()},
-                       {"ring_bytes", plan.load.ring_bytes()},
-                       {"metadata_bytes", plan.metadata_bytes},
-                       {"kv_bytes", plan.kv_bytes},
-                       {"kv_bytes_per_token", planned.kv_bytes_per_token},
-                       {"scratch_bytes", plan.scratch_bytes},
-                       {"context_tokens", std::int64_t{plan.context_tokens}},
-                       {"largest_context_tokens", std::int64_t{planned.largest_context}},
-                       {"breaks_first", over == nullptr ? json::Value() : json::Value(over->name)},
-                       {"advice", advice_json(planned)},
-                       {"stages", engine::as_json(plan.stages)}});
-}
-
-std::string mib(std::uint64_t bytes) {
-  return fmt::format("{:.1f}", static_cast<double>(bytes) / static_cast<double>(kMiB));
-}
-
-std::string stage_table(const engine::RunPlan& plan) {
-  using memory::Tag;
-  Table table({"stage (MiB)", "weights", "kv_cache", "transient", "metadata", "page_tables", "peak",
-               "headroom"},
-              {1, 2, 3, 4, 5, 6, 7});
-  for (const memory::StageUse& stage : plan.stages) {
-    const auto peak = [&](Tag tag) { return stage.peak_bytes[static_cast<std::size_t>(tag)]; };
-    const auto limit = static_cast<double>(plan.budget.limit_bytes);
-    table.add({stage.name, mib(peak(Tag::kWeights)), mib(peak(Tag::kKvCache)),
-               mib(peak(Tag::kStaging) + peak(Tag::kScratch)), mib(peak(Tag::kMetadata)),
-               mib(peak(Tag::kPageTables)), mib(stage.peak_total_bytes),
-               fmt::format("{:.1f}", (limit - static_cast<double>(stage.peak_total_bytes)) /
-                                         static_cast<double>(kMiB))});
-  }
-  return table.text();
-}
-
-void print_advice(const Planned& planned) {
+Status check_margin(const Planned& planned, bool strict) {
+  if (!engine::fits_barely(planned.plan)) return {};
   const std::uint64_t limit = planned.plan.budget.limit_bytes;
-  if (const memory::StageUse* over = engine::first_over(planned.plan)) {
-    fmt::print("breaks    first in stage \"{}\": {} over the budget\n", over->name,
-               human_bytes(over->peak_total_bytes - limit));
+  const std::string spare = human_bytes(limit - planned.plan.peak_bytes());
+  if (!strict) {
+    write_standard_error(fmt::format("lode: warning: fits with only {} to spare of {}\n", spare,
+                                     human_bytes(limit)));
+    return {};
   }
-  for (const engine::Advice& advice : planned.advice) {
-    fmt::print("would save {:<9} {}{}\n", human_bytes(advice.saved_bytes), advice.setting,
-               !planned.plan.fits() && advice.peak_bytes <= limit ? ", which fits" : "");
-  }
-}
-
-void print_text(const Planned& planned) {
-  const engine::RunPlan& plan = planned.plan;
-  const families::ModelSpec& spec = planned.source.spec;
-  fmt::print("model     {}  {} layers, {} experts, top {}; {} in {} files\n", spec.family,
-             spec.num_layers, spec.router.num_experts, spec.router.top_k,
-             human_bytes(planned.source.index.tensor_bytes()),
-             planned.source.index.shards().size());
-  fmt::print("budget    {} bytes ({}) from {}\n", plan.budget.limit_bytes,
-             human_bytes(plan.budget.limit_bytes), plan.budget.source);
-  if (!plan.budget.warning.empty()) fmt::print("warning   {}\n", plan.budget.warning);
-  fmt::print("weights   {} bytes ({}) on target cpu, {} of them padding\n",
-             plan.load.weight_bytes(), human_bytes(plan.load.weight_bytes()),
-             human_bytes(plan.load.padding_bytes()));
-  fmt::print("kv        {} bytes a token; {} for {} tokens; fits up to {} (model limit {})\n",
-             planned.kv_bytes_per_token, human_bytes(plan.kv_bytes), plan.context_tokens,
-             planned.largest_context, spec.max_positions);
-  fmt::print("work      {} of activations, tiles and logits\n\n", human_bytes(plan.scratch_bytes));
-  fmt::print("{}\n", stage_table(plan));
-  fmt::print("peak      {} bytes ({})  {}\n", plan.peak_bytes(), human_bytes(plan.peak_bytes()),
-             plan.fits() ? "fits" : "DOES NOT FIT");
-  print_advice(planned);
-  fmt::print("exact: weights, kv, transient, index.  bounded: tokenizer, page tables, program.\n");
+  return Error{.code = Code::kOverBudget,
+               .thing = "this run",
+               .wanted = "2 % of the budget or 64 MiB to spare, with --strict",
+               .found = fmt::format("{} of {}", spare, human_bytes(limit))};
 }
 
 Status plan(const ModelOptions& options, const PlanOptions& how) {
   LODE_TRY(const Planned planned, make_plan(options));
-  if (how.json) {
-    fmt::print("{}\n", json::dump(as_json(planned), 2));
-  } else {
-    print_text(planned);
-  }
   if (!how.svg.empty()) {
-    const std::string title = fmt::format("{}: bytes held by stage", options.folder);
-    LODE_TRY_STATUS(write_text_file(
-        how.svg, stage_chart_svg(planned.plan.stages, planned.plan.budget.limit_bytes, title)));
+    const engine::RunPlan& made = planned.plan;
+    const std::string title =
+        fmt::format("{}: memory by stage", engine::label_of(made, planned.source).model);
+    LODE_TRY_STATUS(
+        write_text_file(how.svg, stage_chart_svg(made.stages, made.budget.limit_bytes, title)));
   }
-  return engine::check_fits(planned.plan, planned.source);
+  if (!how.after.empty()) return compare_with(how.after, planned, how.json);
+  const PlanView view = planned.view();
+  fmt::print("{}", how.json ? json::dump(plan_json(view), 2) + "\n" : plan_text(view));
+  LODE_TRY_STATUS(engine::check_fits(planned.plan, planned.source));
+  return check_margin(planned, how.strict);
 }
 
 }  // namespace
@@ -170,10 +140,16 @@ void add_plan(Program& program) {
       program, "plan",
       "What a run will hold, stage by stage, before anything is read: the loader's own schedule",
       "  lode plan DIR\n  lode plan DIR --memory 12GiB --ctx 32768\n"
-      "  lode plan DIR --memory 12GiB --json\n  lode plan DIR --svg plan.svg\n");
+      "  lode plan DIR --memory 12GiB --ctx auto --json\n  lode plan DIR --svg plan.svg\n"
+      "  lode run DIR -p Once --receipt run.json && lode plan DIR --after run.json\n");
   const auto options = add_model_options(command);
   const auto how = std::make_shared<PlanOptions>();
   command->add_flag("--json", how->json, "Print JSON; the stages have the form of a receipt's");
+  command->add_flag("--strict", how->strict,
+                    "Exit with 3 also where less than 2 % of the budget, and less than 64 MiB, "
+                    "would be to spare");
+  command->add_option("--after", how->after,
+                      "Compare with this receipt of a run; exit with 12 where the ledger differs");
   command->add_option("--svg", how->svg, "Draw bytes over stages into this file");
   command->callback([&program, options, how] {
     program.chosen = [options, how] { return plan(*options, *how); };

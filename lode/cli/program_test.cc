@@ -1,73 +1,18 @@
-#include "lode/cli/program.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 
 #include "lode/base/fmt.h"
+#include "lode/cli/test_command.h"
 #include "lode/engine/engine.h"
-#include "lode/json/json.h"
-#include "tests/support/checkpoint_files.h"
 
 namespace lode::cli {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-const std::string kStory = std::string(LODE_SOURCE_DIR) + "/models/story-moe-nvfp4";
-const std::string kGolden = LODE_GOLDEN_DIR;
-
-struct Answer {
-  int status = 0;
-  std::string out;
-  std::string err;
-};
-
-Answer lode(std::vector<std::string> words) {
-  words.insert(words.begin(), "lode");
-  std::vector<const char*> argv;
-  for (const std::string& word : words) argv.push_back(word.c_str());
-  testing::internal::CaptureStdout();
-  testing::internal::CaptureStderr();
-  Answer answer;
-  answer.status = run_program(static_cast<int>(argv.size()), argv.data());
-  answer.out = testing::internal::GetCapturedStdout();
-  answer.err = testing::internal::GetCapturedStderr();
-  return answer;
-}
-
-std::string text_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-std::string temp(const std::string& name) {
-  static const testing_support::TempFolder folder;
-  return (folder.path() / name).string();
-}
-
-std::string write_temp(const std::string& name, std::string_view text) {
-  const std::string path = temp(name);
-  std::ofstream(path, std::ios::binary) << text;
-  return path;
-}
-
-json::Value json_of(const std::string& text) {
-  auto value = json::parse(text);
-  EXPECT_TRUE(value) << text;
-  return value ? *std::move(value) : json::Value();
-}
-
-std::int64_t whole(const json::Value& value, std::string_view name) {
-  const json::Value* const member = value.find(name);
-  EXPECT_NE(member, nullptr) << name;
-  return member == nullptr || member->as_int() == nullptr ? -1 : *member->as_int();
-}
 
 TEST(Program, EveryCommandsHelpHasAnExample) {
   Program program;
@@ -218,44 +163,6 @@ TEST(Inspect, NamesEveryByteOfTheStoryModel) {
   EXPECT_THAT(lode({"inspect", kStory}).out, HasSubstr("every tensor has its role"));
 }
 
-TEST(Plan, IsTheReceiptOfTheRunThatFollows) {
-  for (const std::string compute : {"fast", "exact"}) {
-    const std::string receipt = temp("receipt.json");
-    const Answer planned = lode({"plan", kStory, "--compute", compute, "--ctx", "200", "--json"});
-    const Answer run = lode({"run", kStory, "--compute", compute, "--ctx", "200", "-p", "Once",
-                             "-n", "3", "--receipt", receipt});
-    ASSERT_EQ(planned.status, 0) << planned.err;
-    ASSERT_EQ(run.status, 0) << run.err;
-    const json::Value held = json_of(text_of(receipt));
-    EXPECT_EQ(json::dump(*json_of(planned.out).find("stages"), 1),
-              json::dump(*held.find("actual"), 1));
-    EXPECT_TRUE(*held.find("as_planned")->as_bool());
-    EXPECT_GT(whole(*held.find("kernel"), "num_samples"), 0);
-  }
-}
-
-TEST(Plan, SaysWhatBreaksFirstAndWhatWouldSaveHowMuch) {
-  const Answer answer = lode({"plan", kStory, "--memory", "45MiB", "--json"});
-  const json::Value plan = json_of(answer.out);
-  EXPECT_FALSE(*plan.find("fits")->as_bool());
-  EXPECT_THAT(*plan.find("breaks_first")->as_string(), StartsWith("layer "));
-  const json::Array& advice = *plan.find("advice")->as_array();
-  ASSERT_FALSE(advice.empty());
-  for (const json::Value& one : advice) {
-    EXPECT_EQ(whole(one, "saved_bytes") + whole(one, "peak_bytes"), whole(plan, "peak_bytes"));
-  }
-  EXPECT_THAT(lode({"plan", kStory, "--memory", "45MiB"}).out, HasSubstr("breaks    first in"));
-  EXPECT_TRUE(json_of(lode({"plan", kStory, "--json"}).out).find("breaks_first")->is_null());
-}
-
-TEST(Plan, IsMadeForTheNumberThatWasNamedEvenIfThisMachineHasLess) {
-  const json::Value plan = json_of(lode({"plan", kStory, "--memory", "900TiB", "--json"}).out);
-  EXPECT_EQ(whole(plan, "limit_bytes"), std::int64_t{900} << 40);
-  EXPECT_THAT(*plan.find("warning")->as_string(), HasSubstr("this machine has only"));
-  const json::Value modest = json_of(lode({"plan", kStory, "--memory", "60MiB", "--json"}).out);
-  EXPECT_EQ(*modest.find("warning")->as_string(), "");
-}
-
 TEST(Run, FindsOutBeforeTheLoadThatTheReceiptCannotBeWritten) {
   const Answer answer =
       lode({"run", kStory, "-p", "Once", "--receipt", temp("no/such/folder.json")});
@@ -268,37 +175,6 @@ TEST(Inspect, SaysWhereThereIsNoFolderAndWhereThereIsNoTokenizer) {
   const std::string bare = LODE_GOLDEN_DIR "/models/qwen3_moe";
   EXPECT_THAT(lode({"inspect", bare}).out, HasSubstr("no tokenizer.json"));
   EXPECT_THAT(lode({"inspect", kStory}).out, Not(HasSubstr("no tokenizer.json")));
-}
-
-// Every tag closed by its own, in order; no bare & nor <.
-bool well_formed(const std::string& xml) {
-  std::vector<std::string> open;
-  for (auto at = xml.find('<'); at != xml.npos; at = xml.find('<', at + 1)) {
-    const auto end = xml.find('>', at);
-    if (end == xml.npos || xml.find('<', at + 1) < end) return false;
-    const std::string tag = xml.substr(at + 1, end - at - 1);
-    const std::string name = tag.substr(tag[0] == '/' ? 1 : 0, tag.find_first_of(" /", 1));
-    if (tag[0] == '/') {
-      if (open.empty() || open.back() != tag.substr(1)) return false;
-      open.pop_back();
-    } else if (tag.back() != '/') {
-      open.push_back(name);
-    }
-  }
-  for (auto at = xml.find('&'); at != xml.npos; at = xml.find('&', at + 1)) {
-    const std::string rest = xml.substr(at, 5);
-    if (!rest.starts_with("&amp;") && !rest.starts_with("&lt;")) return false;
-  }
-  return open.empty();
-}
-
-TEST(Plan, DrawsAnSvgThatIsWellFormed) {
-  const std::string path = temp("plan.svg");
-  ASSERT_EQ(lode({"plan", kStory, "--svg", path}).status, 0);
-  const std::string svg = text_of(path);
-  EXPECT_THAT(svg, StartsWith("<svg "));
-  EXPECT_TRUE(well_formed(svg)) << svg;
-  EXPECT_FALSE(well_formed(svg.substr(0, svg.size() - 8)));  // the check can say no
 }
 
 TEST(Run, PrintsThePromptAndTheReferencesText) {

@@ -21,8 +21,7 @@ struct TokenizeOptions {
 };
 
 Status tokenize(const TokenizeOptions& options) {
-  LODE_TRY(const std::string description, engine::read_tokenizer_file(options.folder));
-  LODE_TRY(const text::Tokenizer tokenizer, text::Tokenizer::from_json(description));
+  LODE_TRY(const text::Tokenizer tokenizer, engine::read_tokenizer(options.folder));
   LODE_TRY(const std::string input, read_text_file(options.file));
   if (options.decode) {
     LODE_TRY(const std::vector<std::int32_t> ids, parse_ids(input));

@@ -14,7 +14,11 @@ Result<std::unique_ptr<Engine>> Engine::start(Source source, const RunPlan& plan
   ledger.begin_stage("scan");
   LODE_TRY(engine->metadata_,
            ledger.reserve(Tag::kMetadata, plan.metadata_bytes, "names, tokenizer, program"));
-  LODE_TRY_STATUS(open_tokenizer(engine->source_));
+  {
+    LODE_TRY(const auto reading,
+             ledger.reserve(Tag::kMetadata, plan.reading_bytes, "reading the tokenizer"));
+    LODE_TRY_STATUS(open_tokenizer(engine->source_));
+  }
   LODE_TRY(const std::unique_ptr<io::ReadEngine> reader, loader::make_engine(plan.load));
   LODE_TRY(engine->weights_,
            loader::execute(plan.load, engine->source_.binding, ledger, *reader, progress));

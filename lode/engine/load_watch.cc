@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <optional>
+#include <vector>
 
 #include "lode/parallel/ticker.h"
 
@@ -10,14 +12,19 @@ namespace lode::engine {
 namespace {
 
 constexpr std::chrono::milliseconds kPeriod{10};
+constexpr std::uint64_t kTicksAPressureSample = 20;
+constexpr std::size_t kWindowSamples = 6;  // a second
 
 }  // namespace
 
 struct LoadWatch::Shared {
   const memory::HeldProbe* probe;
-  const loader::Progress* progress;
-  OnTick on_tick;
-  KernelFigures figures;                   // the ticker's until it has ended
+  loader::Progress* progress;
+  WatchDuties duties;
+  KernelFigures figures;  // the ticker's until it has ended
+  std::uint64_t num_ticks = 0;
+  std::vector<memory::PressureSample> window;
+  std::string pressure;
   std::optional<parallel::Ticker> ticker;  // last: ends first
 
   void sample() {
@@ -29,8 +36,29 @@ struct LoadWatch::Shared {
       figures.peak_held_bytes = std::max(figures.peak_held_bytes, *held);
       const std::uint64_t over = *held - std::min(*held, finished);
       figures.peak_over_finished_bytes = std::max(figures.peak_over_finished_bytes, over);
+      if (num_ticks % kTicksAPressureSample == 0) watch_pressure(*held);
     }
-    if (on_tick) on_tick();
+    if (const auto total = memory::process_total_bytes()) {
+      figures.peak_total_bytes = std::max(figures.peak_total_bytes, *total);
+    }
+    ++num_ticks;
+    if (duties.on_tick) duties.on_tick();
+  }
+
+  void watch_pressure(std::uint64_t held_bytes) {
+    if (!duties.read_pressure || !pressure.empty()) return;
+    auto sample = duties.read_pressure();
+    if (!sample) return;  // who does not say cannot be asked; the load goes on as without a watch
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    sample->at_us = static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::microseconds>(now).count());
+    sample->to_come_bytes = duties.load_peak_bytes - std::min(duties.load_peak_bytes, held_bytes);
+    if (window.size() == kWindowSamples) window.erase(window.begin());
+    window.push_back(*std::move(sample));
+    const auto seen = memory::pressure_seen(window);
+    if (!seen) return;
+    pressure = *seen;
+    progress->pressed.store(true);
   }
 };
 
@@ -39,18 +67,20 @@ LoadWatch::~LoadWatch() = default;
 LoadWatch::LoadWatch(LoadWatch&&) noexcept = default;
 LoadWatch& LoadWatch::operator=(LoadWatch&&) noexcept = default;
 
-Result<LoadWatch> LoadWatch::start(const memory::HeldProbe& probe, const loader::Progress& progress,
-                                   OnTick on_tick) {
+Result<LoadWatch> LoadWatch::start(const memory::HeldProbe& probe, loader::Progress& progress,
+                                   WatchDuties duties) {
   auto shared = std::make_unique<Shared>();
   shared->probe = &probe;
   shared->progress = &progress;
-  shared->on_tick = std::move(on_tick);
+  shared->duties = std::move(duties);
   LODE_TRY(shared->ticker,
            parallel::Ticker::start(kPeriod, [watched = shared.get()] { watched->sample(); }));
   return LoadWatch(std::move(shared));
 }
 
 void LoadWatch::stop() { shared_->ticker.reset(); }
+
+const std::string& LoadWatch::pressure() const noexcept { return shared_->pressure; }
 
 Result<KernelFigures> LoadWatch::finish(const checkpoint::TensorIndex& index) {
   stop();

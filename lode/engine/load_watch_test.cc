@@ -32,7 +32,7 @@ TEST(LoadWatch, SeesBytesThatAreHeldWithoutBeingFinishedWeights) {
   loader::Progress progress;
   memory::Ledger ledger(kBlockBytes * 4);
   std::atomic<int> ticks = 0;
-  auto watch = LoadWatch::start(*probe, progress, [&] { ++ticks; });
+  auto watch = LoadWatch::start(*probe, progress, {.on_tick = [&] { ++ticks; }});
   ASSERT_TRUE(watch);
   auto finished = memory::make_buffer(ledger, memory::Tag::kWeights, kBlockBytes, "weights");
   ASSERT_TRUE(finished);
@@ -56,9 +56,9 @@ TEST(LoadWatch, SeesBytesThatAreHeldWithoutBeingFinishedWeights) {
 TEST(LoadWatch, DoesNotTickAfterItWasStopped) {
   const auto probe = memory::HeldProbe::make();
   ASSERT_TRUE(probe);
-  const loader::Progress progress;
+  loader::Progress progress;
   std::atomic<int> ticks = 0;
-  auto watch = LoadWatch::start(*probe, progress, [&] { ++ticks; });
+  auto watch = LoadWatch::start(*probe, progress, {.on_tick = [&] { ++ticks; }});
   ASSERT_TRUE(watch);
   await(ticks, 1);
   watch->stop();
@@ -70,14 +70,67 @@ TEST(LoadWatch, DoesNotTickAfterItWasStopped) {
 TEST(LoadWatch, SamplesAtLeastFiftyTimesASecond) {
   const auto probe = memory::HeldProbe::make();
   ASSERT_TRUE(probe);
-  const loader::Progress progress;
+  loader::Progress progress;
   std::atomic<int> ticks = 0;
   const auto begin = std::chrono::steady_clock::now();
-  auto watch = LoadWatch::start(*probe, progress, [&] { ++ticks; });
+  auto watch = LoadWatch::start(*probe, progress, {.on_tick = [&] { ++ticks; }});
   ASSERT_TRUE(watch);
   await(ticks, 20);
   // 20 samples at 50 Hz are 400 ms; ten times that for a machine that is busy with other things.
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(4));
+}
+
+// A machine whose memory others have taken: half a gibibyte is left, 8 GiB are still to come.
+Result<memory::PressureSample> crowded_machine() {
+  memory::PressureSample sample;
+  sample.machine = {.total_bytes = std::uint64_t{16} << 30,
+                    .available_bytes = std::uint64_t{512} << 20,
+                    .cgroups = {}};
+  return sample;
+}
+
+TEST(LoadWatch, StopsALoadThatTheMachineHasNoRoomForAndNothingIsHeldThen) {
+  const auto probe = memory::HeldProbe::make();
+  ASSERT_TRUE(probe);
+  loader::Progress progress;
+  Source source = source_of(story_folder());
+  const RunPlan plan = plan_of(source, {});
+  memory::Ledger ledger(plan.budget.limit_bytes);
+  auto watch = LoadWatch::start(
+      *probe, progress,
+      {.load_peak_bytes = std::uint64_t{8} << 30, .read_pressure = crowded_machine});
+  ASSERT_TRUE(watch);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!progress.pressed.load() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  const auto engine = Engine::start(std::move(source), plan, ledger, &progress);
+  watch->stop();
+  ASSERT_FALSE(engine);
+  EXPECT_EQ(engine.error().code, Code::kPressure);
+  EXPECT_EQ(info(engine.error().code).exit_status, 10);
+  EXPECT_EQ(ledger.held_bytes(), 0U);
+  EXPECT_EQ(watch->pressure().find("8.00 GiB still to come, only 512.0 MiB free"), 0U)
+      << watch->pressure();
+}
+
+TEST(LoadWatch, LetsALoadGoOnWhereNobodyCanSayHowTheMachineDoes) {
+  const auto probe = memory::HeldProbe::make();
+  ASSERT_TRUE(probe);
+  loader::Progress progress;
+  std::atomic<int> ticks = 0;
+  const auto unknown = []() -> Result<memory::PressureSample> {
+    return Error{.code = Code::kIo, .thing = "/proc/meminfo"};
+  };
+  auto watch = LoadWatch::start(*probe, progress,
+                                {.on_tick = [&] { ++ticks; },
+                                 .load_peak_bytes = std::uint64_t{8} << 30,
+                                 .read_pressure = unknown});
+  ASSERT_TRUE(watch);
+  await(ticks, 50);
+  watch->stop();
+  EXPECT_FALSE(progress.pressed.load());
+  EXPECT_EQ(watch->pressure(), "");
 }
 
 }  // namespace

@@ -10,14 +10,47 @@ namespace lode::engine {
 namespace {
 
 std::string line(std::string_view what, std::uint64_t bytes) {
-  return fmt::format("  {:<32}{:>16}  {}\n", what, bytes, human_bytes(bytes));
+  return fmt::format("  {:<37}{:>16}  {}\n", what, bytes, human_bytes(bytes));
 }
 
 }  // namespace
 
+RunLabel label_of(const RunPlan& plan, const Source& source) {
+  const bool exact = plan.model.mode == ops::Mode::kExact;
+  const bool f32 = plan.model.kv_format == ops::KvFormat::kF32;
+  const bool int8 = plan.load.policy.dense == loader::DenseFormat::kInt8;
+  // "DIR/" and "DIR" are one model.
+  const auto folder = std::filesystem::absolute(source.folder / "x").parent_path();
+  return {.model = folder.filename().string(),
+          .context_tokens = plan.context_tokens,
+          .context_auto = plan.settings.context_auto,
+          .threads = plan.threads,
+          .chunk_tokens = plan.model.chunk_tokens,
+          .load_threads = plan.load.policy.workers,
+          .logits_rows = plan.logits_rows,
+          .compute = exact ? "exact" : "fast",
+          .kv_dtype = f32 ? "f32" : "f16",
+          .dense = int8 ? "int8" : "as-stored"};
+}
+
+json::Value as_json(const RunLabel& label) {
+  return json::object({{"model", label.model},
+                       {"context_tokens", std::int64_t{label.context_tokens}},
+                       {"context_auto", label.context_auto},
+                       {"threads", std::int64_t{label.threads}},
+                       {"chunk_tokens", std::int64_t{label.chunk_tokens}},
+                       {"load_threads", std::int64_t{label.load_threads}},
+                       {"logits_rows", std::int64_t{label.logits_rows}},
+                       {"compute", label.compute},
+                       {"kv_dtype", label.kv_dtype},
+                       {"dense", label.dense}});
+}
+
 Receipt make_receipt(const RunPlan& plan, const Source& source, const memory::Ledger& ledger) {
-  return {.limit_bytes = ledger.limit_bytes(),
+  return {.run = label_of(plan, source),
+          .limit_bytes = ledger.limit_bytes(),
           .planned_peak_bytes = plan.peak_bytes(),
+          .planned_load_peak_bytes = plan.load_peak_bytes(),
           .peak_bytes = ledger.peak_bytes(),
           .weight_bytes = plan.load.weight_bytes(),
           .padding_bytes = plan.load.padding_bytes(),
@@ -31,8 +64,10 @@ Receipt make_receipt(const RunPlan& plan, const Source& source, const memory::Le
 json::Value as_json(const Receipt& receipt) {
   const KernelFigures& kernel = receipt.kernel;
   return json::object(
-      {{"limit_bytes", receipt.limit_bytes},
+      {{"run", as_json(receipt.run)},
+       {"limit_bytes", receipt.limit_bytes},
        {"planned_peak_bytes", receipt.planned_peak_bytes},
+       {"planned_load_peak_bytes", receipt.planned_load_peak_bytes},
        {"peak_bytes", receipt.peak_bytes},
        {"weight_bytes", receipt.weight_bytes},
        {"padding_bytes", receipt.padding_bytes},
@@ -45,7 +80,8 @@ json::Value as_json(const Receipt& receipt) {
                                 {"peak_held_bytes", kernel.peak_held_bytes},
                                 {"peak_over_finished_bytes", kernel.peak_over_finished_bytes},
                                 {"held_bytes", kernel.held_bytes},
-                                {"source_cache_bytes", kernel.source_cache_bytes}})}});
+                                {"source_cache_bytes", kernel.source_cache_bytes},
+                                {"peak_total_bytes", kernel.peak_total_bytes}})}});
 }
 
 std::string as_text(const Receipt& receipt) {
@@ -57,10 +93,12 @@ std::string as_text(const Receipt& receipt) {
   text += line("peak in the ledger", receipt.peak_bytes);
   text += line("peak held, by the kernel", receipt.kernel.peak_held_bytes);
   text += line("most held over finished weights", receipt.kernel.peak_over_finished_bytes);
+  text += line("whole process at load peak, planned", receipt.planned_load_peak_bytes);
+  text += line("whole process at load peak, seen", receipt.kernel.peak_total_bytes);
   text += line("sources left in the page cache", receipt.kernel.source_cache_bytes);
   text +=
-      fmt::format("  {:<32}{:>16}\n", "ledger equals plan", receipt.as_planned() ? "yes" : "NO");
-  text += fmt::format("  {:<32}{:>16}  {:.2f} GB/s of the files\n", "load, seconds",
+      fmt::format("  {:<37}{:>16}\n", "ledger equals plan", receipt.as_planned() ? "yes" : "NO");
+  text += fmt::format("  {:<37}{:>16}  {:.2f} GB/s of the files\n", "load, seconds",
                       fmt::format("{:.2f}", static_cast<double>(receipt.load_us) / 1e6),
                       static_cast<double>(receipt.source_bytes) / 1e3 /
                           static_cast<double>(std::max<std::uint64_t>(receipt.load_us, 1)));

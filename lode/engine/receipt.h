@@ -20,13 +20,32 @@ struct KernelFigures {
   std::uint64_t peak_over_finished_bytes = 0;  // the most that held exceeded finished weights
   std::uint64_t held_bytes = 0;                // at the end, counted page by page
   std::uint64_t source_cache_bytes = 0;        // of the shards, in the page cache at the end
+  std::uint64_t peak_total_bytes = 0;          // of the whole process during the load, code and all
 };
+
+/// What a run was asked to be: plans and receipts with other answers cannot agree.
+struct RunLabel {
+  std::string model;  // the folder's name
+  std::uint32_t context_tokens = 0;
+  bool context_auto = false;
+  std::uint32_t threads = 0;
+  std::uint32_t chunk_tokens = 0;
+  std::uint32_t load_threads = 0;
+  std::uint32_t logits_rows = 0;
+  std::string compute;   // "exact", "fast"
+  std::string kv_dtype;  // "f32", "f16"
+  std::string dense;     // "as-stored", "int8"
+};
+RunLabel label_of(const RunPlan& plan, const Source& source);
+json::Value as_json(const RunLabel& label);
 
 /// Planned and actual bytes of one run, side by side.
 struct Receipt {
+  RunLabel run;
   std::uint64_t limit_bytes = 0;
   std::uint64_t planned_peak_bytes = 0;
-  std::uint64_t peak_bytes = 0;  // of the ledger
+  std::uint64_t planned_load_peak_bytes = 0;  // of the process, until the weights are there
+  std::uint64_t peak_bytes = 0;               // of the ledger
   std::uint64_t weight_bytes = 0;
   std::uint64_t padding_bytes = 0;
   std::uint64_t load_us = 0;

@@ -16,6 +16,7 @@ using memory::Tag;
 using memory::TagBytes;
 
 constexpr std::uint32_t kDefaultContext = 4096;
+constexpr const char* kWorkStage = "work";
 
 std::uint64_t& at(TagBytes& bytes, Tag tag) { return bytes[static_cast<std::size_t>(tag)]; }
 
@@ -48,7 +49,7 @@ model::KvShape kv_shape(const RunPlan& plan) {
 
 // The bytes after the load: keys and values, activations, logits, what a sampler keeps.
 StageUse work_stage(const RunPlan& plan, const Source& source, const TagBytes& before) {
-  Growth work("work", before);
+  Growth work(kWorkStage, before);
   const std::uint64_t vocab = source.spec.vocab;
   work.buffer(Tag::kScratch,
               model::scratch_bytes(source.spec, model::scratch_shape(plan.model, plan.threads)));
@@ -62,6 +63,8 @@ void plan_stages(RunPlan& plan, const Source& source) {
   Growth scan("scan", TagBytes{});
   scan.reserve(Tag::kMetadata, plan.metadata_bytes);
   plan.stages = {scan.done()};
+  at(plan.stages[0].peak_bytes, Tag::kMetadata) += plan.reading_bytes;
+  plan.stages[0].peak_total_bytes += plan.reading_bytes;
   for (StageUse& stage : plan.load.expected_stages(plan.stages.back().held_bytes)) {
     plan.stages.push_back(std::move(stage));
   }
@@ -78,6 +81,7 @@ void plan_stages(RunPlan& plan, const Source& source) {
 
 Result<std::uint32_t> context_of(const Source& source, const Settings& settings) {
   const std::uint32_t most = source.spec.max_positions;
+  if (settings.context_auto) return 1U;  // until it is known what fits
   if (settings.context_tokens == 0) return std::min(most, kDefaultContext);
   if (settings.context_tokens <= most) return settings.context_tokens;
   return Error{.code = Code::kUsage,
@@ -104,25 +108,21 @@ std::string largest_consumer(const RunPlan& plan) {
   return fmt::format("{} {} in stage \"{}\"", memory::name(tag), human_bytes(*most), peak.name);
 }
 
-// The change that fits of those that are not about the context; "" where none does.
-std::string other_setting(const RunPlan& plan, const Source& source) {
-  const auto changes = advice(plan, source);
-  if (!changes) return "";
-  for (const Advice& change : *changes) {
-    if (change.peak_bytes <= plan.budget.limit_bytes) return change.setting;
+// Every setting that makes the run fit: changes as `advice` sorts them, then a larger budget.
+std::string settings_that_fit(const RunPlan& plan, const Source& source) {
+  std::vector<std::string> fitting;
+  if (const auto changes = advice(plan, source)) {
+    for (const Advice& change : *changes) {
+      if (change.peak_bytes > plan.budget.limit_bytes) continue;
+      fitting.push_back(
+          fmt::format("{} fits (saves {})", change.setting, human_bytes(change.saved_bytes)));
+    }
   }
-  return "";
-}
-
-std::string nearest_setting(const RunPlan& plan, const Source& source) {
-  const std::uint32_t context = largest_context(plan, source);
-  if (context > 0) return fmt::format("--ctx {} fits", context);
   const std::uint64_t peak = plan.peak_bytes();
-  const std::string other = other_setting(plan, source);
   if (memory::decide_budget(plan.machine, peak).limit_bytes >= peak) {
-    return fmt::format("--memory {} fits{}", peak, other.empty() ? "" : ", and so does " + other);
+    fitting.push_back(fmt::format("--memory {} fits", peak));
   }
-  if (!other.empty()) return other + " fits";
+  if (!fitting.empty()) return fmt::format("{}", fmt::join(fitting, "; "));
   return "no setting of --memory or --ctx fits into what this machine has available";
 }
 
@@ -131,6 +131,14 @@ std::string nearest_setting(const RunPlan& plan, const Source& source) {
 std::uint64_t RunPlan::peak_bytes() const {
   std::uint64_t peak = 0;
   for (const StageUse& stage : stages) peak = std::max(peak, stage.peak_total_bytes);
+  return peak;
+}
+
+std::uint64_t RunPlan::load_peak_bytes() const {
+  std::uint64_t peak = 0;
+  for (const StageUse& stage : stages) {
+    if (stage.name != kWorkStage) peak = std::max(peak, stage.peak_total_bytes);
+  }
   return peak;
 }
 
@@ -147,6 +155,11 @@ Result<RunPlan> plan_run(const Source& source, const Settings& settings,
   plan.model = model_options(settings, plan.context_tokens);
   LODE_TRY(plan.load, loader::plan_load(source.binding, source.spec, source.index, settings.load));
   plan.metadata_bytes = metadata_bytes(source) + kProgramBytes;
+  plan.reading_bytes = reading_bytes(source);
+  if (settings.context_auto) {
+    plan.context_tokens = std::max(largest_context(plan, source), 1U);
+    plan.model = model_options(settings, plan.context_tokens);
+  }
   plan_stages(plan, source);
   return plan;
 }
@@ -155,7 +168,7 @@ std::uint32_t largest_context(const RunPlan& plan, const Source& source) {
   const auto fits = [&](std::uint32_t context) {
     RunPlan other = plan;
     other.context_tokens = context;
-    other.model.chunk_tokens = std::min(plan.model.chunk_tokens, context);
+    other.model = model_options(plan.settings, context);
     plan_stages(other, source);
     return other.fits();
   };
@@ -187,7 +200,7 @@ Status check_fits(const RunPlan& plan, const Source& source) {
                                      human_bytes(plan.peak_bytes()), largest_consumer(plan)),
                .found = fmt::format("{} bytes ({}) from {}", plan.budget.limit_bytes,
                                     human_bytes(plan.budget.limit_bytes), plan.budget.source),
-               .hint = nearest_setting(plan, source)};
+               .hint = settings_that_fit(plan, source)};
 }
 
 }  // namespace lode::engine

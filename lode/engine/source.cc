@@ -1,5 +1,9 @@
 #include "lode/engine/source.h"
 
+#include <algorithm>
+
+#include "lode/base/fmt.h"
+#include "lode/checkpoint/file_source.h"
 #include "lode/checkpoint/input_file.h"
 #include "lode/text/tokenizer.h"
 
@@ -8,6 +12,9 @@ namespace {
 
 constexpr const char* kTokenizerFile = "tokenizer.json";
 constexpr std::uint64_t kMaxTokenizerBytes = 64ULL << 20;
+// Of a tokenizer that has not been read: an entry of 12 bytes takes 24 in a list that grows and 48
+// among the names; a merge of 5 bytes takes 15 and 16.
+constexpr std::uint64_t kMakingShare = 7;
 
 Error no_tokenizer(const std::filesystem::path& folder) {
   return Error{.code = Code::kInvalidSource,
@@ -55,18 +62,23 @@ Result<Source> open_source(const std::filesystem::path& folder) {
 }
 
 std::uint64_t metadata_bytes(const Source& source) {
+  const std::uint64_t known = source.index.held_bytes() + source.binding.held_bytes();
+  if (source.tokenizer) return known + source.tokenizer->held_bytes();
   std::error_code absent;
   const auto file_bytes = std::filesystem::file_size(source.folder / kTokenizerFile, absent);
-  const std::uint64_t tokenizer = absent ? 0 : text::tokenizer_bytes_bound(file_bytes);
-  return source.index.held_bytes() + source.binding.held_bytes() + tokenizer;
+  return absent ? known : known + text::tokenizer_bytes_bound(file_bytes);
+}
+
+std::uint64_t reading_bytes(const Source& source) {
+  if (source.tokenizer) return source.tokenizer->making_bytes();
+  std::error_code absent;
+  const auto file_bytes = std::filesystem::file_size(source.folder / kTokenizerFile, absent);
+  return absent ? 0 : std::min<std::uint64_t>(file_bytes, kMaxTokenizerBytes) * kMakingShare;
 }
 
 Status open_tokenizer(Source& source) {
   if (source.tokenizer || !has_tokenizer(source.folder)) return {};
-  LODE_TRY(const std::string description, read_tokenizer_file(source.folder));
-  auto tokenizer = text::Tokenizer::from_json(description);
-  if (!tokenizer) return at(kTokenizerFile, std::move(tokenizer).error());
-  source.tokenizer = *std::move(tokenizer);
+  LODE_TRY(source.tokenizer, read_tokenizer(source.folder));
   return {};
 }
 
@@ -79,11 +91,20 @@ Result<std::vector<std::int64_t>> end_ids_of(const Source& source) {
   return checkpoint::stop_ids(source.generation, source.config, std::nullopt);
 }
 
-Result<std::string> read_tokenizer_file(const std::filesystem::path& folder) {
-  const std::filesystem::path path = folder / kTokenizerFile;
-  LODE_TRY(std::optional<std::string> text, checkpoint::read_small_file(path, kMaxTokenizerBytes));
-  if (!text) return no_tokenizer(folder);
-  return *std::move(text);
+Result<text::Tokenizer> read_tokenizer(const std::filesystem::path& folder) {
+  if (!has_tokenizer(folder)) return no_tokenizer(folder);
+  LODE_TRY(const auto file, checkpoint::InputFile::open(folder / kTokenizerFile));
+  const std::uint64_t bytes = file.identity().bytes;
+  if (bytes > kMaxTokenizerBytes) {
+    return Error{.code = Code::kInvalidSource,
+                 .thing = file.path(),
+                 .wanted = fmt::format("at most {} bytes", kMaxTokenizerBytes),
+                 .found = fmt::format("{}", bytes)};
+  }
+  checkpoint::FileSource text(file, 0, bytes);
+  auto tokenizer = text::Tokenizer::from_json(text);
+  if (!tokenizer) return at(kTokenizerFile, std::move(tokenizer).error());
+  return tokenizer;
 }
 
 }  // namespace lode::engine

@@ -44,11 +44,14 @@ Status check_folder(const std::filesystem::path& folder);
 Result<Source> open_source(const std::filesystem::path& folder);
 
 /// What a source and its tokenizer hold for as long as the model runs, in bytes: exact for index
-/// and binding, the bound of text::tokenizer_bytes_bound for the tokenizer.
+/// and binding, and for a tokenizer that has been read; else text::tokenizer_bytes_bound.
 std::uint64_t metadata_bytes(const Source& source);
 
+/// At least what reading the tokenizer takes for a while beside what stays.
+std::uint64_t reading_bytes(const Source& source);
+
 /// Reads the folder's tokenizer.json into `source`, where there is one and it has not been read.
-/// Errors: those of read_tokenizer_file and text::Tokenizer::from_json.
+/// Errors: those of read_tokenizer.
 Status open_tokenizer(Source& source);
 
 /// The tokenizer that open_tokenizer has found.
@@ -59,8 +62,8 @@ Result<const text::Tokenizer*> tokenizer_of(const Source& source);
 /// Errors: kInvalidSource where config.json lists no ids.
 Result<std::vector<std::int64_t>> end_ids_of(const Source& source);
 
-/// tokenizer.json of the folder.
-/// Errors: kInvalidSource where there is none, kIo.
-Result<std::string> read_tokenizer_file(const std::filesystem::path& folder);
+/// tokenizer.json of the folder, read piece by piece.
+/// Errors: kInvalidSource where there is none, kIo, those of text::Tokenizer::from_json.
+Result<text::Tokenizer> read_tokenizer(const std::filesystem::path& folder);
 
 }  // namespace lode::engine

@@ -22,7 +22,7 @@ Result<std::unique_ptr<io::ReadEngine>> make_engine(const LoadPlan& plan);
 ///          nothing stays held.
 /// Errors:  kOverBudget, before anything is read where the plan does not fit; kInvalidSource naming
 ///          role, layer, expert and place of a bad scale; kSourceChanged, kIo naming the file;
-///          kInterrupted where `progress->cancel` was set.
+///          kInterrupted, kPressure where `progress` says so.
 Result<WeightSet> execute(const LoadPlan& plan, const Binding& binding, memory::Ledger& ledger,
                           io::ReadEngine& engine, Progress* progress = nullptr);
 

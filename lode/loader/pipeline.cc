@@ -50,9 +50,7 @@ Status Pipeline::run(OperationStream& stream, const WeightSetBuilder::Slabs& sla
 }
 
 void Pipeline::look_for_stop() {
-  if (progress_.cancel.load(std::memory_order_relaxed)) {
-    fail(0, {.code = Code::kInterrupted, .thing = "loading the weights", .found = "stopped"});
-  }
+  if (auto stopped = check_may_go_on(progress_); !stopped) fail(0, std::move(stopped).error());
   if (listener_ == nullptr) return;
   Status status = listener_->status();
   if (!status) fail(0, std::move(status).error());

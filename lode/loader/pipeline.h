@@ -32,7 +32,7 @@ class Pipeline {
   /// Errors: kOther where the system gives no threads.
   Status start(std::uint32_t num_workers);
 
-  /// Errors: of the engine; of `transform`, with the file; kInterrupted where progress says cancel.
+  /// Errors: of the engine; of `transform`, with the file; those of check_may_go_on.
   /// Of several errors, that of the earliest load. With a `listener` no window is begun before it
   /// agrees, it hears of each that is finished, in order, and its error ends the run.
   Status run(OperationStream& stream, const WeightSetBuilder::Slabs& slabs,

@@ -193,6 +193,10 @@ void Bpe::append_tokens(const Vocabulary& vocabulary, std::string_view word,
   merger.append_to(out);
 }
 
+std::uint64_t Bpe::making_bytes(std::uint64_t num_merges) noexcept {
+  return num_merges * sizeof(Rule);
+}
+
 std::uint64_t Bpe::held_bytes() const noexcept {
   return begins_.capacity() * sizeof(std::uint32_t) + merges_.capacity() * sizeof(Merge);
 }

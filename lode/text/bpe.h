@@ -18,6 +18,9 @@ class MergeList {
   void add(std::string_view left, std::string_view right);
   std::uint32_t size() const noexcept { return static_cast<std::uint32_t>(ends_.size() / 2); }
   std::string_view left(std::uint32_t rank) const noexcept { return part(2 * std::size_t{rank}); }
+  std::uint64_t held_bytes() const noexcept {
+    return text_.capacity() + ends_.capacity() * sizeof(std::uint32_t);
+  }
   std::string_view right(std::uint32_t rank) const noexcept {
     return part(2 * std::size_t{rank} + 1);
   }
@@ -55,6 +58,8 @@ class Bpe {
                      std::vector<WordToken>& out) const;
 
   std::uint64_t held_bytes() const noexcept;
+  /// Of the list that `make` sorts, for so many merges.
+  static std::uint64_t making_bytes(std::uint64_t num_merges) noexcept;
 
  private:
   struct Merge {

@@ -12,6 +12,21 @@
 namespace lode::text {
 namespace {
 
+// While a file is read: the names of its vocabulary as hashes, in a table that grows to twice its
+// size; an added token as a tree of eight members; a piece of the text and the longest string.
+constexpr std::uint64_t kNameBytes = 48;
+constexpr std::uint64_t kAddedTokenTreeBytes = 2 * kKiB;
+constexpr std::uint64_t kPieceBytes = 512 * kKiB;
+
+std::uint64_t making_bytes_of(const TokenizerFile& file, std::uint64_t num_added) {
+  // The names are gone before the merges are sorted. A list that grows is there twice for an
+  // instant, the second time with half as much; no two grow at once.
+  const std::uint64_t names = file.vocabulary.size() * kNameBytes;
+  const std::uint64_t lists = file.held_bytes() / 2 * 3;
+  return lists + std::max(names, Bpe::making_bytes(file.merges.size())) +
+         num_added * kAddedTokenTreeBytes + kPieceBytes;
+}
+
 const json::Value& member_or_null(const json::Value& object, std::string_view name) {
   static const json::Value null;
   const json::Value* member = object.find(name);
@@ -80,6 +95,15 @@ std::vector<std::int32_t> special_ids_of(const std::vector<AddedToken>& tokens) 
 
 Result<Tokenizer> Tokenizer::from_json(std::string_view tokenizer_json) {
   LODE_TRY(TokenizerFile file, read_tokenizer_file(tokenizer_json));
+  return from_file(std::move(file));
+}
+
+Result<Tokenizer> Tokenizer::from_json(json::Source& source) {
+  LODE_TRY(TokenizerFile file, read_tokenizer_file(source));
+  return from_file(std::move(file));
+}
+
+Result<Tokenizer> Tokenizer::from_file(TokenizerFile file) {
   const json::Value& root = file.rest;
   const json::Value& model = member_or_null(root, "model");
   LODE_TRY_STATUS(check_model(model));
@@ -91,6 +115,7 @@ Result<Tokenizer> Tokenizer::from_json(std::string_view tokenizer_json) {
   LODE_TRY(PostProcessor post_processor,
            PostProcessor::from_json(member_or_null(root, "post_processor"), "post_processor"));
   LODE_TRY(const auto added, read_added_tokens(root.find("added_tokens")));
+  const std::uint64_t making_bytes = making_bytes_of(file, added.size());
   for (const AddedToken& token : added) file.vocabulary.add(token.content, token.id, false);
   LODE_TRY(Vocabulary vocabulary, std::move(file.vocabulary).build());
   LODE_TRY_STATUS(check_added_ids(post_processor, vocabulary));
@@ -98,9 +123,10 @@ Result<Tokenizer> Tokenizer::from_json(std::string_view tokenizer_json) {
   LODE_TRY(Bpe bpe, Bpe::make(vocabulary, file.merges, options));
   AddedTokenFinder raw(added, false, normalizer);
   AddedTokenFinder normalized(added, true, normalizer);
-  return Tokenizer(std::make_unique<const Parts>(Parts{
-      std::move(vocabulary), std::move(bpe), normalizer, std::move(pre_tokenizer),
-      std::move(post_processor), std::move(raw), std::move(normalized), special_ids_of(added)}));
+  return Tokenizer(std::make_unique<const Parts>(
+      Parts{std::move(vocabulary), std::move(bpe), normalizer, std::move(pre_tokenizer),
+            std::move(post_processor), std::move(raw), std::move(normalized), special_ids_of(added),
+            making_bytes}));
 }
 
 Tokenizer::Tokenizer(std::unique_ptr<const Parts> parts) noexcept : parts_(std::move(parts)) {}
@@ -154,6 +180,8 @@ std::uint64_t Tokenizer::held_bytes() const noexcept {
          parts_->bpe.held_bytes() + parts_->raw_tokens.held_bytes() +
          parts_->normalized_tokens.held_bytes();
 }
+
+std::uint64_t Tokenizer::making_bytes() const noexcept { return parts_->making_bytes; }
 
 // What entries make, by the bytes that they take in the file:
 //   A token `"abc":12345,`: slot <= 3 * 4, begin 4, id 4, flag 1, first merge 4, and its text, 25 +

@@ -10,8 +10,11 @@
 #include <vector>
 
 #include "lode/base/result.h"
+#include "lode/json/json.h"
 
 namespace lode::text {
+
+struct TokenizerFile;
 
 struct EncodeOptions {
   bool add_special_tokens = false;  // what the post-processor of the file puts around a text
@@ -38,6 +41,9 @@ class Tokenizer {
   /// Errors: kUnsupported naming the JSON path for anything that Lode cannot follow exactly;
   /// kInvalidSource for a damaged file, or one whose parts contradict each other.
   static Result<Tokenizer> from_json(std::string_view tokenizer_json);
+  /// The same from pieces: the text is never in memory as a whole.
+  /// Errors: as above, and those of the source.
+  static Result<Tokenizer> from_json(json::Source& source);
 
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
@@ -69,8 +75,12 @@ class Tokenizer {
   /// Bytes of memory that this tokenizer holds.
   std::uint64_t held_bytes() const noexcept;
 
+  /// At least what was held beside held_bytes() and the text while this tokenizer was made.
+  std::uint64_t making_bytes() const noexcept;
+
  private:
   struct Parts;
+  static Result<Tokenizer> from_file(TokenizerFile file);
   explicit Tokenizer(std::unique_ptr<const Parts> parts) noexcept;
   std::unique_ptr<const Parts> parts_;
 };

@@ -169,10 +169,22 @@ class FileHandler final : public json::Handler {
 
 }  // namespace
 
+std::uint64_t TokenizerFile::held_bytes() const noexcept {
+  return vocabulary.held_bytes() + merges.held_bytes();
+}
+
 Result<TokenizerFile> read_tokenizer_file(std::string_view tokenizer_json) {
   TokenizerFile file;
   FileHandler handler(file);
   LODE_TRY_STATUS(json::parse_streaming(tokenizer_json, handler));
+  file.rest = handler.take();
+  return file;
+}
+
+Result<TokenizerFile> read_tokenizer_file(json::Source& source) {
+  TokenizerFile file;
+  FileHandler handler(file);
+  LODE_TRY_STATUS(json::parse_streaming(source, handler));
   file.rest = handler.take();
   return file;
 }

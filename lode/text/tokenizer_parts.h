@@ -24,6 +24,7 @@ struct Tokenizer::Parts {
   AddedTokenFinder raw_tokens;            // looked for in the text as it comes
   AddedTokenFinder normalized_tokens;     // looked for after the normaliser
   std::vector<std::int32_t> special_ids;  // rising
+  std::uint64_t making_bytes = 0;
 
   Encoding encode(std::string_view utf8, const EncodeOptions& options, bool track) const;
 };

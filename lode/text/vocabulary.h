@@ -27,6 +27,11 @@ class Vocabulary {
     /// Errors: kInvalidSource if two different contents share an id, or one content has two ids.
     Result<Vocabulary> build() &&;
 
+    std::size_t size() const noexcept { return entries_.size(); }
+    std::uint64_t held_bytes() const noexcept {
+      return bytes_.capacity() + entries_.capacity() * sizeof(Entry);
+    }
+
    private:
     friend class Vocabulary;
     struct Entry {
