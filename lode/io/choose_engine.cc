@@ -60,6 +60,7 @@ class Chooser {
       : files_(files), policy_(policy), calls_(calls) {
     settings_.num_threads = policy.num_threads;
     settings_.most_bytes_at_once = policy.most_bytes_at_once;
+    settings_.try_depths = policy.try_depths;
   }
 
   Result<std::unique_ptr<ReadEngine>> make() {

@@ -27,6 +27,8 @@ class DepthTrial {
   const std::vector<double>& speeds() const noexcept { return speeds_; }
   const std::vector<Depth>& depths() const noexcept { return depths_; }
 
+  /// Ends the trial before it has begun.
+  void keep_first() noexcept { settled_ = true; }
   /// `bytes` came at `now_us` of any clock. The first call starts it.
   void came(std::uint64_t bytes, std::uint64_t now_us);
 

@@ -13,6 +13,7 @@ struct EngineSettings {
   std::uint64_t piece_bytes = std::uint64_t{1} << 30;  // larger requests are cut
   std::uint64_t most_bytes_at_once = 16 * 1024 * 1024;
   bool direct = true;
+  bool try_depths = true;
   std::string reason;  // why this one: part of its description
 };
 

@@ -89,6 +89,7 @@ struct ReadPolicy {
   IoKind kind = IoKind::kAuto;
   std::uint32_t num_threads = 4;                        // of the engines that have some
   std::uint64_t most_bytes_at_once = 16 * 1024 * 1024;  // that the caller has under way
+  bool try_depths = true;  // uring: find out how many reads at once are best; else 8 of 2 MiB
 };
 
 /// Threads that keep a file system busy which is far away.

@@ -26,7 +26,9 @@ std::uint64_t now_us() {
 class UringEngine final : public ReadEngine {
  public:
   explicit UringEngine(EngineSettings settings)
-      : settings_(std::move(settings)), trial_(settings_.most_bytes_at_once) {}
+      : settings_(std::move(settings)), trial_(settings_.most_bytes_at_once) {
+    if (!settings_.try_depths) trial_.keep_first();
+  }
   ~UringEngine() override;
   UringEngine(const UringEngine&) = delete;
   UringEngine& operator=(const UringEngine&) = delete;
