@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "lode/formats/bf16.h"
 #include "lode/formats/e4m3.h"
@@ -48,15 +49,20 @@ float quantise_i8(const float* x, std::size_t n, std::int8_t* codes) noexcept {
   constexpr float kRoundingMagic = 12582912.0F;
   std::memset(codes, 0, kSuperBlockK);
   float largest = 0.0F;
+  bool finite = true;
   for (std::size_t i = 0; i < n; ++i) {
-    if (!std::isfinite(x[i])) return __builtin_nanf("");
-    largest = std::fmax(largest, std::fabs(x[i]));
+    const float magnitude = std::fabs(x[i]);
+    finite &= magnitude <= std::numeric_limits<float>::max();
+    largest = magnitude > largest ? magnitude : largest;
   }
+  if (!finite) return __builtin_nanf("");
   const float scale = largest / 127.0F;
   if (scale == 0.0F) return scale;  // below the smallest number
   for (std::size_t i = 0; i < n; ++i) {
     // A subnormal scale is so coarse that the quotient may be beyond 127.
-    const float steps = std::fmin(std::fmax(x[i] / scale, -127.0F), 127.0F);
+    float steps = x[i] / scale;
+    steps = steps > 127.0F ? 127.0F : steps;
+    steps = steps < -127.0F ? -127.0F : steps;
     codes[i] = static_cast<std::int8_t>((steps + kRoundingMagic) - kRoundingMagic);
   }
   return scale;

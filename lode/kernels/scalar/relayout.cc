@@ -15,26 +15,30 @@ struct Block {
   std::size_t k;
 };
 
-// Rows side by side: the bytes of a row go to its lane, four to a line.
+// Rows side by side: four bytes of a row are its lane of a line.
 void rows_of_block(const CodeTile& tile, const Block& block) noexcept {
   const std::size_t row_bytes = (block.k * tile.shape.bits + 7) / 8;
+  const std::size_t whole = row_bytes / kDwordBytes * kDwordBytes;
   for (std::size_t row = 0; row < block.num_rows; ++row) {
     const std::byte* const codes = block.from + row * tile.outer_stride_bytes;
-    std::byte* const lane = block.to + row * kDwordBytes;
-    for (std::size_t at = 0; at < row_bytes; ++at) {
-      lane[at / kDwordBytes * kLineBytes + at % kDwordBytes] = codes[at];
+    std::byte* lane = block.to + row * kDwordBytes;
+    for (std::size_t at = 0; at < whole; at += kDwordBytes) {
+      std::memcpy(lane, codes + at, kDwordBytes);
+      lane += kLineBytes;
     }
+    if (whole < row_bytes) std::memcpy(lane, codes + whole, row_bytes - whole);
   }
 }
 
+template <std::size_t kBytes>
 void units_of_block(const CodeTile& tile, const Block& block) noexcept {
-  const std::size_t unit_bytes = tile.shape.bits < 8 ? 1 : tile.shape.bits / 8;
   const std::size_t row_bytes = (block.k * tile.shape.bits + 7) / 8;
-  for (std::size_t at = 0; at < row_bytes; at += unit_bytes) {
-    const std::byte* const codes = block.from + at / unit_bytes * tile.outer_stride_bytes;
+  for (std::size_t at = 0; at < row_bytes; at += kBytes) {
+    const std::byte* codes = block.from + at / kBytes * tile.outer_stride_bytes;
     std::byte* const line = block.to + at / kDwordBytes * kLineBytes + at % kDwordBytes;
     for (std::size_t row = 0; row < block.num_rows; ++row) {
-      std::memcpy(line + row * kDwordBytes, codes + row * tile.inner_step_bytes, unit_bytes);
+      std::memcpy(line + row * kDwordBytes, codes, kBytes);
+      codes += tile.inner_step_bytes;
     }
   }
 }
@@ -80,9 +84,20 @@ void rows_to_lines(const CodeTile& tile) noexcept {
 }
 
 void units_to_lines(const CodeTile& tile) noexcept {
-  const std::size_t codes_per_unit = tile.shape.bits < 8 ? 8 / tile.shape.bits : 1;
-  for_each_block(tile, kPanelRows * tile.inner_step_bytes,
-                 kSuperBlockK / codes_per_unit * tile.outer_stride_bytes, units_of_block);
+  const std::size_t unit_bits = tile.shape.bits < 8 ? 8 : tile.shape.bits;
+  const std::size_t units = kSuperBlockK * tile.shape.bits / unit_bits;
+  const auto each = [&](auto units_of) {
+    for_each_block(tile, kPanelRows * tile.inner_step_bytes, units * tile.outer_stride_bytes,
+                   units_of);
+  };
+  switch (unit_bits) {
+    case 8:
+      return each(units_of_block<1>);
+    case 16:
+      return each(units_of_block<2>);
+    default:
+      return each(units_of_block<4>);
+  }
 }
 
 ScaleBytesSeen scales_to_lines(const ScaleTile& tile) noexcept {
