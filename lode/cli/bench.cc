@@ -3,6 +3,7 @@
 
 #include "lode/base/bytes.h"
 #include "lode/base/fmt.h"
+#include "lode/cli/bench_load.h"
 #include "lode/cli/loaded_model.h"
 #include "lode/cli/program.h"
 #include "lode/cli/table.h"
@@ -88,6 +89,9 @@ Result<std::vector<Measured>> measure(const LoadedModel& loaded, const BenchOpti
 }
 
 Status bench(const ModelOptions& model, const BenchOptions& options) {
+  if (model.folder.empty()) {
+    return Error{.code = Code::kUsage, .thing = "DIR", .wanted = "the folder of a model"};
+  }
   LODE_TRY(engine::Settings settings, settings_of(model));
   if (settings.context_tokens == 0) {
     settings.context_tokens = std::max({options.prompt_tokens, options.new_tokens, 1U});
@@ -112,7 +116,8 @@ void add_bench(Program& program) {
       program, "bench",
       "Tokens a second: of a prompt from an empty context (pp) and of a text one by one (tg), with "
       "pseudo-random ids, and what share of the machine's read bandwidth the weights take",
-      "  lode bench DIR -p 512 -n 64 -t 2\n  lode bench DIR -p 0 -n 128 -r 10 --json\n");
+      "  lode bench DIR -p 512 -n 64 -t 2\n  lode bench DIR -p 0 -n 128 -r 10 --json\n"
+      "  lode bench load DIR\n");
   const auto model = add_model_options(command);
   add_load_options(command, model);
   const auto options = std::make_shared<BenchOptions>();
@@ -125,7 +130,10 @@ void add_bench(Program& program) {
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
   command->add_flag("--json", options->json, "Print a JSON line for each test");
-  command->callback([&program, model, options] {
+  command->get_option("DIR")->required(false);  // below it, `load` has its own
+  add_bench_load(program, command);
+  command->callback([&program, command, model, options] {
+    if (!command->get_subcommands().empty()) return;
     program.chosen = [model, options] { return bench(*model, *options); };
   });
 }
