@@ -95,6 +95,7 @@ Result<LoadedModel> start(engine::Source source, engine::RunPlan plan, const Mod
   }
   loaded.engine = *std::move(engine);
   loaded.receipt = engine::make_receipt(loaded.plan, loaded.engine->source(), *loaded.ledger);
+  loaded.receipt.io = loaded.engine->reading();
   loaded.receipt.load_us = static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::microseconds>(passed).count());
   LODE_TRY(loaded.receipt.kernel, watch.finish(loaded.engine->source().index));

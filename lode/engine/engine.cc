@@ -22,6 +22,7 @@ Result<std::unique_ptr<Engine>> Engine::start(Source source, const RunPlan& plan
   LODE_TRY(const std::unique_ptr<io::ReadEngine> reader, loader::make_engine(plan.load));
   LODE_TRY(engine->weights_,
            loader::execute(plan.load, engine->source_.binding, ledger, *reader, progress));
+  engine->reading_ = reader->description();
   ledger.begin_stage("work");
   LODE_TRY_STATUS(engine->make_workplace(plan, ledger));
   ledger.end_stage();

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "lode/base/result.h"
@@ -40,6 +41,8 @@ class Engine {
   model::Model& model() noexcept { return *model_; }
   model::KvCache& cache() noexcept { return *cache_; }
   const loader::WeightSet& weights() const noexcept { return weights_; }
+  /// How the weights were read and why so: io::ReadEngine's own words.
+  const std::string& reading() const noexcept { return reading_; }
   parallel::ThreadPool& pool() noexcept { return pool_; }
   /// Room for the logits that the plan's settings asked for: [logits_rows][vocab].
   std::span<float> logits() noexcept { return tensor::floats(logits_.mutate()); }
@@ -54,6 +57,7 @@ class Engine {
   Status make_workplace(const RunPlan& plan, memory::Ledger& ledger);
 
   Source source_;
+  std::string reading_;
   memory::Reservation metadata_;
   memory::Reservation sampler_;
   loader::WeightSet weights_;

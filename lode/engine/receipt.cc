@@ -56,6 +56,7 @@ Receipt make_receipt(const RunPlan& plan, const Source& source, const memory::Le
           .padding_bytes = plan.load.padding_bytes(),
           .load_us = 0,
           .source_bytes = source.index.tensor_bytes(),
+          .io = {},
           .planned = plan.stages,
           .actual = ledger.stages(),
           .kernel = {}};
@@ -73,6 +74,7 @@ json::Value as_json(const Receipt& receipt) {
        {"padding_bytes", receipt.padding_bytes},
        {"source_bytes", receipt.source_bytes},
        {"load_us", receipt.load_us},
+       {"io", receipt.io},
        {"as_planned", receipt.as_planned()},
        {"planned", as_json(receipt.planned)},
        {"actual", as_json(receipt.actual)},
@@ -102,6 +104,7 @@ std::string as_text(const Receipt& receipt) {
                       fmt::format("{:.2f}", static_cast<double>(receipt.load_us) / 1e6),
                       static_cast<double>(receipt.source_bytes) / 1e3 /
                           static_cast<double>(std::max<std::uint64_t>(receipt.load_us, 1)));
+  if (!receipt.io.empty()) text += fmt::format("  {:<37}{}\n", "read by", receipt.io);
   return text;
 }
 

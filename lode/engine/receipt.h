@@ -50,6 +50,7 @@ struct Receipt {
   std::uint64_t padding_bytes = 0;
   std::uint64_t load_us = 0;
   std::uint64_t source_bytes = 0;  // of all tensors in the files
+  std::string io;                  // how the files were read, in the words of the engine
   std::vector<memory::StageUse> planned;
   std::vector<memory::StageUse> actual;
   KernelFigures kernel;
