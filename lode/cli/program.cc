@@ -90,6 +90,7 @@ CLI::App* add_command(Program& program, const std::string& name, const std::stri
 void add_commands(Program& program) {
   add_inspect(program);
   add_plan(program);
+  add_prepare(program);
   add_run(program);
   add_tokenize(program);
   add_logits(program);

@@ -24,6 +24,7 @@ CLI::App* add_command(Program& program, const std::string& name, const std::stri
 // One file a command.
 void add_inspect(Program& program);
 void add_plan(Program& program);
+void add_prepare(Program& program);
 void add_run(Program& program);
 void add_tokenize(Program& program);
 void add_logits(Program& program);

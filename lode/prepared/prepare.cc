@@ -112,7 +112,7 @@ Status Work::begin_or_go_on() {
     LODE_TRY_STATUS(check_same(*folder.state, fingerprint_, out_.string()));
   }
   const bool holes = again && folder.state->holes_up_to_stage.has_value();
-  LODE_TRY_STATUS(check_not_given_away(input_.folder, holes ? out_ : std::filesystem::path()));
+  LODE_TRY_STATUS(check_not_given_away(input_.folder, again ? out_ : std::filesystem::path()));
   if (again) {
     done_chunks_ = folder.state->chunk_crcs.size();
     LODE_CHECK(done_chunks_ <= index_.num_chunks(), "a journal of the same index");
@@ -128,7 +128,7 @@ Status Work::begin_or_go_on() {
   if (options_.consume || holes) {
     LODE_TRY(consumer_, Consumer::plan(input_, out_, calls_, *journal_));
   }
-  return SectionWriter(calls_, out_.string(), index_, *journal_, done_chunks_).cut_to_durable();
+  return SectionWriter(calls_, out_.string(), index_, *journal_, done_chunks_).cut_to_written();
 }
 
 Status Work::check_room() const {
@@ -167,6 +167,7 @@ Status Work::stream(SectionWriter& writer, memory::Ledger& ledger, loader::Progr
   for (io::SourceFile& source : plan.sources) source.times_count = !consumer_.is_at_work();
   LODE_TRY(const auto engine, loader::make_engine(plan));
   if (done_chunks_ > 0) LODE_TRY_STATUS(consumer_.give_back(index_, done_chunks_));
+  writer.set_unit_bytes(options_.unit_bytes);
   writer.on_durable([this](std::uint64_t chunks) { return consumer_.give_back(index_, chunks); });
   LODE_TRY_STATUS(
       loader::stream(plan, input_.binding,
@@ -203,7 +204,7 @@ Result<Report> Work::run(memory::Ledger& ledger, loader::Progress* progress) {
   if (status) status = finish();
   if (status) return report;
   // What was allocated and not filled goes back to the disk; a failure to do so changes nothing.
-  if (journal_) static_cast<void>(writer.cut_to_durable());
+  if (journal_) static_cast<void>(writer.cut_to_written());
   return std::move(status).error();
 }
 

@@ -31,6 +31,7 @@ struct Input {
 struct Options {
   bool consume = false;  // give the blocks of the sources back behind the work
   bool force = false;    // begin again, whatever the folder holds of an earlier one
+  std::uint64_t unit_bytes = kUnitBytes;  // written between two words of the journal
 };
 
 /// What came of it.

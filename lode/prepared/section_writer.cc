@@ -42,15 +42,16 @@ Status SectionWriter::open_file(std::uint32_t file_idx) {
   return made ? sync_folder(calls_, folder_) : Status{};
 }
 
-Status SectionWriter::cut_to_durable() {
+// Not to what we know to be on the disk: the last record may be there though its sync failed.
+Status SectionWriter::cut_to_written() {
   file_ = {};
   std::uint64_t end_bytes = 0;
   std::uint32_t file_idx = 0;
-  if (durable_chunks_ > 0) {
-    const Section& section = section_of(durable_chunks_ - 1);
+  if (next_chunk_ > 0) {
+    const Section& section = section_of(next_chunk_ - 1);
     file_idx = section.file_idx;
     end_bytes = section.file_offset_bytes +
-                std::min(section.bytes, (durable_chunks_ - section.first_chunk) * kChunkBytes);
+                std::min(section.bytes, (next_chunk_ - section.first_chunk) * kChunkBytes);
   }
   const std::size_t num_files = file_bytes(index_.sections).size();
   for (std::size_t i = file_idx; i < num_files; ++i) {
@@ -90,15 +91,15 @@ Status SectionWriter::put(const loader::ChunkRun& run) {
   if (section.first_chunk != begun_section_) {
     LODE_TRY_STATUS(begin_section(section, run.offset_bytes));
   }
+  LODE_TRY_STATUS(file_.write(run.bytes, section.file_offset_bytes + run.offset_bytes));
   for (std::span<const std::byte> left = run.bytes; !left.empty();) {
     const auto chunk = left.first(std::min<std::size_t>(left.size(), kChunkBytes));
     index_.chunk_crcs[next_chunk_++] = io::crc32c(chunk);
     left = left.subspan(chunk.size());
   }
-  LODE_TRY_STATUS(file_.write(run.bytes, section.file_offset_bytes + run.offset_bytes));
   unit_bytes_ += run.bytes.size();
   written_bytes_ += run.bytes.size();
-  return unit_bytes_ >= kUnitBytes ? commit() : Status{};
+  return unit_bytes_ >= most_unit_bytes_ ? commit() : Status{};
 }
 
 // Data first, then the word that it is there.

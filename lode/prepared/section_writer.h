@@ -23,10 +23,12 @@ class SectionWriter final : public loader::ChunkSink {
                 std::uint64_t durable_chunks);
 
   void on_durable(OnDurable told) { on_durable_ = std::move(told); }
+  void set_unit_bytes(std::uint64_t bytes) { most_unit_bytes_ = bytes; }
 
-  /// Cuts the data files down to what is on the disk, and removes those that have nothing.
+  /// Cuts the data files down to what was written and no further, and removes those that have
+  /// nothing: gives room back that was taken for more, and forgets what no journal speaks of.
   /// Errors: kIo.
-  Status cut_to_durable();
+  Status cut_to_written();
 
   /// Errors: kNoSpace, kIo naming the file.
   Status put(const loader::ChunkRun& run) override;
@@ -52,8 +54,9 @@ class SectionWriter final : public loader::ChunkSink {
   OutputFile file_;
   std::uint32_t file_idx_ = 0;
   std::uint64_t begun_section_ = ~0ULL;  // its first chunk
-  std::uint64_t next_chunk_ = 0;
+  std::uint64_t next_chunk_ = 0;         // to be written
   std::uint64_t durable_chunks_ = 0;
+  std::uint64_t most_unit_bytes_ = kUnitBytes;
   std::uint64_t unit_bytes_ = 0;
   std::uint64_t written_bytes_ = 0;
 };

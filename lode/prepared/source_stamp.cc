@@ -82,9 +82,15 @@ Result<std::vector<SourceShard>> stamp_sources(const checkpoint::TensorIndex& in
   std::vector<SourceShard> sources;
   for (const checkpoint::Shard& shard : index.shards()) {
     LODE_TRY_STATUS(checkpoint::check_unchanged(shard.path, shard.identity));
-    LODE_TRY(const checkpoint::InputFile file, checkpoint::InputFile::open(shard.path));
+    auto file = checkpoint::InputFile::open(shard.path);
+    if (!file || file->identity() != shard.identity) {
+      return Error{.code = Code::kSourceChanged,
+                   .thing = shard.path,
+                   .wanted = "the file that was opened, unchanged",
+                   .found = file ? "another one" : file.error().found};
+    }
     io::Sha256 hash;
-    LODE_TRY_STATUS(read_pieces(file, shard.data_offset,
+    LODE_TRY_STATUS(read_pieces(*file, shard.data_offset,
                                 [&](std::uint64_t, std::span<const std::byte> piece) -> Status {
                                   hash.add(piece);
                                   return {};

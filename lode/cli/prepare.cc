@@ -1,0 +1,217 @@
+#include <chrono>
+#include <csignal>
+#include <memory>
+#include <optional>
+
+#include "lode/base/bytes.h"
+#include "lode/base/fmt.h"
+#include "lode/cli/program.h"
+#include "lode/cli/progress_view.h"
+#include "lode/cli/text_file.h"
+#include "lode/engine/prepare_run.h"
+#include "lode/json/json.h"
+#include "lode/memory/held_probe.h"
+#include "lode/parallel/ticker.h"
+
+namespace lode::cli {
+namespace {
+
+struct PrepareOptions {
+  std::string folder;
+  std::string out;
+  std::string target = "cpu";
+  std::string dense = "as-stored";
+  std::string io = "auto";
+  std::optional<std::string> memory;
+  std::uint32_t load_workers = 2;
+  bool consume = false;
+  bool force = false;
+  std::string receipt;
+  std::string progress;
+};
+
+// The one preparation of the process: a signal handler can reach nothing else.
+loader::Progress prepare_progress;
+
+void on_interrupt(int signal) {
+  prepare_progress.cancel.store(true);
+  std::signal(signal, SIG_DFL);  // whoever presses again does not want to wait
+}
+
+Result<engine::Settings> settings_of(const PrepareOptions& options) {
+  engine::Settings settings;
+  if (options.memory) {
+    auto bytes = parse_bytes(*options.memory);
+    if (!bytes) return at("--memory", std::move(bytes).error());
+    settings.memory_bytes = *bytes;
+  }
+  settings.load.workers = options.load_workers;
+  LODE_TRY(settings.load.io, io::parse_io_kind(options.io));
+  if (options.dense == "int8") settings.load.dense = loader::DenseFormat::kInt8;
+  return settings;
+}
+
+// What the kernel sees while it runs, and the line of progress.
+class Watch {
+ public:
+  Watch(const memory::HeldProbe& probe, ProgressView& view) : probe_(probe), view_(view) {}
+
+  /// Errors: kOther where the system gives no thread.
+  Status start() {
+    constexpr std::chrono::milliseconds kPeriod{10};
+    LODE_TRY(parallel::Ticker ticker, parallel::Ticker::start(kPeriod, [this] { sample(); }));
+    ticker_.emplace(std::move(ticker));
+    return {};
+  }
+  engine::KernelFigures stop() {
+    ticker_.reset();
+    view_.finish();
+    return figures_;
+  }
+
+ private:
+  void sample() {
+    const auto held = probe_.held_bytes();
+    if (held) {
+      ++figures_.num_samples;
+      figures_.peak_held_bytes = std::max(figures_.peak_held_bytes, *held);
+    }
+    view_.tick();
+  }
+
+  const memory::HeldProbe& probe_;
+  ProgressView& view_;
+  engine::KernelFigures figures_;
+  std::optional<parallel::Ticker> ticker_;  // last: it calls `sample`
+};
+
+/// Errors: those of resident_bytes.
+Result<std::uint64_t> cached_bytes(const engine::Source& source) {
+  std::uint64_t bytes = 0;
+  for (const checkpoint::Shard& shard : source.index.shards()) {
+    LODE_TRY(const std::uint64_t resident, memory::resident_bytes(shard.path));
+    bytes += resident;
+  }
+  return bytes;
+}
+
+void say_done(const PrepareOptions& options, const prepared::Report& report) {
+  write_standard_error(fmt::format(
+      "prepared {}: {} ({} bytes), {} of them written now{}\n", options.out,
+      human_bytes(report.output_bytes), report.output_bytes, human_bytes(report.written_bytes),
+      report.freed_bytes == 0
+          ? ""
+          : fmt::format("; {} of the source given back", human_bytes(report.freed_bytes))));
+}
+
+/// Errors: kIo, kNoSpace for the receipt's file; kBudgetViolated.
+Status deliver(const PrepareOptions& options, const engine::Receipt& receipt) {
+  write_standard_error(fmt::format("\n{}", engine::as_text(receipt)));
+  if (!options.receipt.empty()) {
+    LODE_TRY_STATUS(
+        write_text_file(options.receipt, json::dump(engine::as_json(receipt), 2) + "\n"));
+  }
+  if (receipt.as_planned()) return {};
+  return Error{.code = Code::kBudgetViolated,
+               .thing = "ledger of this preparation",
+               .wanted = "what the plan said, byte for byte",
+               .found = "another account",
+               .hint = "a bug of lode: please report it with the JSON of --receipt"};
+}
+
+Status prepare(const PrepareOptions& options) {
+  if (!options.receipt.empty()) LODE_TRY_STATUS(check_writable(options.receipt));
+  LODE_TRY(const memory::HeldProbe probe, memory::HeldProbe::make());
+  LODE_TRY(const engine::Settings settings, settings_of(options));
+  LODE_TRY(const memory::MachineMemory machine, memory::read_machine_memory());
+  LODE_TRY(const engine::Source source, engine::open_source(options.folder));
+  LODE_TRY(const engine::PrepareRun run,
+           engine::plan_prepare(source, settings, machine, options.out,
+                                {.consume = options.consume, .force = options.force}));
+  if (run.preparation->is_finished()) {
+    write_standard_error(
+        fmt::format("{} is prepared already, from this checkpoint and with these "
+                    "settings: nothing to do\n",
+                    options.out));
+    return {};
+  }
+  if (run.preparation->done_bytes() > 0) {
+    write_standard_error(fmt::format("going on after {} of {}\n",
+                                     human_bytes(run.preparation->done_bytes()),
+                                     human_bytes(run.preparation->output_bytes())));
+  }
+  std::signal(SIGINT, on_interrupt);
+  std::signal(SIGTERM, on_interrupt);
+  memory::Ledger ledger(run.budget.limit_bytes);
+  ProgressView view(ProgressView::form_of(options.progress), *run.load, prepare_progress);
+  Watch watch(probe, view);
+  LODE_TRY_STATUS(watch.start());
+  const auto begin = std::chrono::steady_clock::now();
+  const auto report = engine::run_prepare(run, ledger, &prepare_progress);
+  const auto passed = std::chrono::steady_clock::now() - begin;
+  const engine::KernelFigures kernel = watch.stop();
+  if (!report) return report.error();
+  engine::Receipt receipt = engine::make_receipt(run, source, ledger);
+  receipt.kernel = kernel;
+  receipt.load_us = static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::microseconds>(passed).count());
+  LODE_TRY(receipt.kernel.held_bytes, probe.exact_held_bytes());
+  LODE_TRY(receipt.kernel.source_cache_bytes, cached_bytes(source));
+  say_done(options, *report);
+  return deliver(options, receipt);
+}
+
+void add_options(CLI::App* command, const std::shared_ptr<PrepareOptions>& options) {
+  command->add_option("DIR", options->folder, "Hugging Face folder of the model")->required();
+  command->add_option("OUT", options->out, "Folder to fill; one that was begun is gone on with")
+      ->required();
+  command->add_option("--target", options->target, "What the bytes are laid out for")
+      ->check(CLI::IsMember({"cpu"}))
+      ->capture_default_str();
+  command
+      ->add_option("--dense", options->dense,
+                   "Matrices outside the experts: as-stored, or int8 made now")
+      ->check(CLI::IsMember({"as-stored", "int8"}))
+      ->capture_default_str();
+  command->add_option("--memory", options->memory,
+                      "Budget for everything, such as 200MiB; the model's size does not matter");
+  command
+      ->add_option("--io", options->io,
+                   "How the source is read: uring and threads past the page cache, buffered "
+                   "through it; auto chooses")
+      ->check(CLI::IsMember({"auto", "uring", "threads", "buffered"}))
+      ->capture_default_str();
+  command->add_option("--load-threads", options->load_workers, "Threads that prepare weights")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  command->add_flag(
+      "--consume", options->consume,
+      "Give the source's disk blocks back as they are done with, for disks that hold one copy: at "
+      "most the larger of source and result, and one layer, is used at a time. The source is "
+      "gone then; there is no way back");
+  command->add_flag("--force", options->force,
+                    "Begin again, and drop what an earlier preparation left in OUT");
+  command->add_option("--receipt", options->receipt, "Write the receipt as JSON to this file");
+  command
+      ->add_option("--progress", options->progress,
+                   "text or json on standard error; default: text on a terminal, else none")
+      ->check(CLI::IsMember({"text", "json", "none"}));
+}
+
+}  // namespace
+
+void add_prepare(Program& program) {
+  CLI::App* const command = add_command(
+      program, "prepare",
+      "Write a checkpoint as a load would have it in memory, to start from with no work; stopped "
+      "whenever and however, the same command goes on",
+      "  lode prepare DIR OUT\n  lode prepare DIR OUT --dense int8 --memory 200MiB\n"
+      "  lode prepare DIR OUT --consume   # a disk that holds only one copy\n  lode run OUT -p "
+      "'Hello'\n");
+  const auto options = std::make_shared<PrepareOptions>();
+  add_options(command, options);
+  command->callback(
+      [&program, options] { program.chosen = [options] { return prepare(*options); }; });
+}
+
+}  // namespace lode::cli

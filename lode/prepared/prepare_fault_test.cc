@@ -1,0 +1,177 @@
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <set>
+
+#include "lode/prepared/prepare_test_support.h"
+
+namespace lode::prepared {
+namespace {
+
+constexpr testing_support::SyntheticShape kSmall{.storage = ExpertStorage::kNvfp4,
+                                                 .layers = 1,
+                                                 .experts = 2,
+                                                 .hidden = 128,
+                                                 .intermediate = 64,
+                                                 .vocab = 64};
+
+/// Answers in the system's place: with `error` to the `refused_idx`-th call of those that change
+/// what is on the disk, and to all after it where it `stays`.
+class FaultyCalls final : public io::SystemCalls {
+ public:
+  FaultyCalls(std::uint64_t refused_idx, int error, bool stays)
+      : refused_idx_(refused_idx), error_(error), stays_(stays) {}
+
+  bool refused() const { return next_idx_ > refused_idx_; }
+  const std::set<std::string>& seen() const { return seen_; }
+
+  std::int64_t pwrite(int file, std::span<const std::byte> bytes, std::uint64_t at) override {
+    return refuse("pwrite") ? -error_ : io::SystemCalls::pwrite(file, bytes, at);
+  }
+  int allocate(int file, std::uint64_t at, std::uint64_t bytes) override {
+    return refuse("allocate") ? -error_ : io::SystemCalls::allocate(file, at, bytes);
+  }
+  int truncate(int file, std::uint64_t bytes) override {
+    return refuse("truncate") ? -error_ : io::SystemCalls::truncate(file, bytes);
+  }
+  int sync_data(int file) override {
+    return refuse("sync_data") ? -error_ : io::SystemCalls::sync_data(file);
+  }
+  int sync(int file) override { return refuse("sync") ? -error_ : io::SystemCalls::sync(file); }
+  int rename(const std::string& from, const std::string& to) override {
+    return refuse("rename") ? -error_ : io::SystemCalls::rename(from, to);
+  }
+  int unlink(const std::string& path) override {
+    return refuse("unlink") ? -error_ : io::SystemCalls::unlink(path);
+  }
+  int make_folder(const std::string& path) override {
+    return refuse("make_folder") ? -error_ : io::SystemCalls::make_folder(path);
+  }
+  int punch_hole(int file, std::uint64_t at, std::uint64_t bytes) override {
+    return refuse("punch_hole") ? -error_ : io::SystemCalls::punch_hole(file, at, bytes);
+  }
+  int open(const std::string& path, int flags, unsigned mode) override {
+    return refuse("open") ? -error_ : io::SystemCalls::open(path, flags, mode);
+  }
+
+ private:
+  bool refuse(const char* call) {
+    const std::uint64_t idx = next_idx_++;
+    if (idx == refused_idx_) seen_.insert(call);
+    return idx == refused_idx_ || (stays_ && idx > refused_idx_);
+  }
+
+  std::uint64_t refused_idx_;
+  int error_;
+  bool stays_;
+  std::atomic<std::uint64_t> next_idx_ = 0;
+  std::set<std::string> seen_;
+};
+
+struct Fault {
+  int error;
+  bool stays;
+  Code code;
+  bool consume = false;
+};
+
+class EveryCall : public testing::TestWithParam<Fault> {};
+
+// Whatever call it is that fails: a clean code, nothing that passes for a prepared checkpoint, and
+// the same call again brings it to its end, equal in every bit.
+TEST_P(EveryCall, ThatFailsEndsInAClearCodeAndIsGoneOnWith) {
+  const Fault fault = GetParam();
+  const bool full = testing::UnitTest::GetInstance()->current_test_suite()->name()[0] == 'F';
+  if (full && std::getenv("LODE_FULL_TESTS") == nullptr) GTEST_SKIP() << "LODE_FULL_TESTS=1 does";
+  PreparedModel model(kSmall);
+  std::set<std::string> seen;
+  const auto shard = testing_support::read_text(model.shard());
+  for (std::uint64_t k = 0;; ++k) {
+    FaultyCalls calls(k, fault.error, fault.stays);
+    const auto report = model.prepare({.consume = fault.consume}, calls);
+    seen.insert(calls.seen().begin(), calls.seen().end());
+    if (!calls.refused()) break;
+    if (!report) {
+      EXPECT_EQ(report.error().code, fault.code) << k << to_string(report.error());
+      if (fault.consume) {
+        model.reindex();
+        model.replan_sources();
+      }
+      const auto again = model.prepare({.consume = fault.consume});
+      ASSERT_TRUE(again) << k << " " << to_string(again.error());
+    }
+    model.expect_whole();
+    std::filesystem::remove_all(model.out());
+    if (!fault.consume) continue;
+    std::filesystem::remove(model.source_folder() / "lode-consumed.json");
+    std::ofstream(model.shard(), std::ios::binary) << shard;
+    model.reindex();
+    model.replan_sources();
+  }
+  model.expect_whole();
+  std::set<std::string> all{"pwrite", "allocate", "truncate",    "sync_data", "sync",
+                            "rename", "unlink",   "make_folder", "open"};
+  if (fault.consume) all.insert("punch_hole");
+  EXPECT_EQ(seen, all);
+}
+
+INSTANTIATE_TEST_SUITE_P(Prepare, EveryCall,
+                         testing::Values(Fault{ENOSPC, false, Code::kNoSpace},
+                                         Fault{EIO, true, Code::kIo},
+                                         Fault{EIO, false, Code::kIo, true}));
+INSTANTIATE_TEST_SUITE_P(Full, EveryCall,
+                         testing::Values(Fault{ENOSPC, true, Code::kNoSpace},
+                                         Fault{EIO, false, Code::kIo},
+                                         Fault{EDQUOT, false, Code::kNoSpace},
+                                         Fault{EROFS, true, Code::kIo},
+                                         Fault{ENOSPC, false, Code::kNoSpace, true}));
+
+TEST(Prepare, InterruptedCallsAndShortCountsChangeNothing) {
+  class Slow final : public io::SystemCalls {
+   public:
+    std::int64_t pwrite(int file, std::span<const std::byte> bytes, std::uint64_t at) override {
+      if (++calls_ % 2 == 1) return -EINTR;
+      const auto part = bytes.first(std::min<std::size_t>(bytes.size(), 8192));
+      const std::int64_t wrote = io::SystemCalls::pwrite(file, part, at);
+      return wrote > 100 && calls_ % 4 == 0 ? wrote - 100 : wrote;
+    }
+    int sync_data(int file) override {
+      return ++calls_ % 2 == 1 ? -EINTR : io::SystemCalls::sync_data(file);
+    }
+    int allocate(int file, std::uint64_t at, std::uint64_t bytes) override {
+      return ++calls_ % 2 == 1 ? -EINTR : io::SystemCalls::allocate(file, at, bytes);
+    }
+
+   private:
+    std::atomic<std::uint64_t> calls_ = 0;
+  } calls;
+  const PreparedModel model(kSmall);
+  const auto report = model.prepare({}, calls);
+  ASSERT_TRUE(report) << to_string(report.error());
+  model.expect_whole();
+}
+
+TEST(Prepare, WhereThePageCacheCannotBePassedLeavesLittleInIt) {
+  class NoDirect final : public io::SystemCalls {
+   public:
+    int open(const std::string& path, int flags, unsigned mode) override {
+      return (flags & O_DIRECT) != 0 ? -EINVAL : io::SystemCalls::open(path, flags, mode);
+    }
+    int allocate(int, std::uint64_t, std::uint64_t) override { return -EOPNOTSUPP; }
+  } calls;
+  const PreparedModel model({.storage = ExpertStorage::kBf16,
+                             .layers = 2,
+                             .experts = 12,
+                             .hidden = 512,
+                             .intermediate = 512});
+  const auto report = model.prepare({}, calls);
+  ASSERT_TRUE(report) << to_string(report.error());
+  model.expect_whole();
+}
+
+}  // namespace
+}  // namespace lode::prepared
