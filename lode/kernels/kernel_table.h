@@ -107,10 +107,12 @@ struct KernelTable {
   /// are some NaN's.
   void (*widen)(formats::Format from, const std::byte* source, std::size_t step_bytes,
                 std::size_t n, float* out) noexcept = nullptr;
-  /// s = max|x| / 127 of n <= 128 floats and codes rint(x / s), to even, within +-127; zeros where
-  /// s is zero and beyond n. Returns s; NaN, and any codes, where a number is not finite. Shapes:
-  /// codes [128].
-  float (*quantise_i8)(const float* x, std::size_t n, std::int8_t* codes) noexcept = nullptr;
+  /// Of y = x * factor, n <= 128 floats: s = max|y| / 127 and codes rint(y / s), to even, within
+  /// +-127; zeros where s is zero and beyond n. Returns s; NaN, and any codes, where some y is not
+  /// finite.
+  /// Shapes:  codes [128].
+  float (*quantise_i8)(const float* x, float factor, std::size_t n,
+                       std::int8_t* codes) noexcept = nullptr;
 };
 
 /// The tables that this machine can run, plainest first: scalar, avx2, avx512.

@@ -96,9 +96,9 @@ struct Quantised {
   std::vector<std::int8_t> codes = std::vector<std::int8_t>(kSuperBlockK, 99);
   float scale = 0.0F;
 };
-Quantised quantised(const KernelTable& table, const std::vector<float>& x) {
+Quantised quantised(const KernelTable& table, const std::vector<float>& x, float factor = 1.0F) {
   Quantised made;
-  made.scale = table.quantise_i8(x.data(), x.size(), made.codes.data());
+  made.scale = table.quantise_i8(x.data(), factor, x.size(), made.codes.data());
   return made;
 }
 
@@ -111,6 +111,18 @@ TEST_P(NumbersOfIsa, QuantisesAsScalarDoes) {
     const Quantised got = quantised(isa(), x), want = quantised(scalar(), x);
     ASSERT_EQ(got.scale, want.scale) << n;
     ASSERT_EQ(got.codes, want.codes) << n;
+  }
+}
+
+TEST_P(NumbersOfIsa, QuantisesProductsAsScalarDoes) {
+  for (const float factor : {0.0F, -3.0F, 0.37F, 1e-38F, 1e30F}) {
+    const std::vector<float> x = random_rows(1, 101, 8);
+    const Quantised got = quantised(isa(), x, factor), want = quantised(scalar(), x, factor);
+    EXPECT_EQ(got.scale, want.scale) << factor;
+    EXPECT_EQ(got.codes, want.codes) << factor;
+  }
+  for (const float factor : {kInfinity, -kInfinity, kNan, 3e38F}) {
+    EXPECT_TRUE(std::isnan(quantised(isa(), {0.5F, 2.0F, 0.0F}, factor).scale)) << factor;
   }
 }
 
@@ -146,6 +158,17 @@ INSTANTIATE_TEST_SUITE_P(All, NumbersOfIsa, testing::ValuesIn(isas()), [](const 
 TEST(QuantiseLaw, RoundsToEvenInStepsOfTheLargestOver127) {
   const Quantised made = quantised(available().front(), {-254.0F, 5.0F, 7.0F, 0.0F});
   EXPECT_EQ(made.scale, 2.0F);
+  std::vector<std::int8_t> want(kSuperBlockK, 0);
+  want[0] = -127;
+  want[1] = 2;
+  want[2] = 4;
+  EXPECT_EQ(made.codes, want);
+}
+
+// Of -508, 10 and 14, that is: the factor comes before the largest is looked for.
+TEST(QuantiseLaw, MultipliesByTheFactorFirst) {
+  const Quantised made = quantised(available().front(), {127.0F, -2.5F, -3.5F}, -4.0F);
+  EXPECT_EQ(made.scale, 4.0F);
   std::vector<std::int8_t> want(kSuperBlockK, 0);
   want[0] = -127;
   want[1] = 2;

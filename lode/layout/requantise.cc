@@ -70,10 +70,17 @@ class Requantiser {
   // To codes_ and lines_; false if a number is not finite.
   bool quantise(std::span<const float> numbers, std::uint64_t row, std::uint64_t k) noexcept {
     const std::uint64_t row_in_panel = row % kPanelRows;
+    float factor = 1.0F;
+    std::uint64_t column = ~std::uint64_t{0};
     for (std::uint64_t at = 0; at < numbers.size(); at += kSuperBlockK) {
       const std::uint64_t count = std::min<std::uint64_t>(kSuperBlockK, numbers.size() - at);
       ask_for(row + 1, k + at, count);
-      const float scale = table_.quantise_i8(numbers.data() + at, count,
+      if (one_scale_a_block_) {
+        const BlockPlace block = block_of(encoding_, *scales_, row, k + at);
+        if (block.column != column) factor = scale_of(block);
+        column = block.column;
+      }
+      const float scale = table_.quantise_i8(numbers.data() + at, factor, count,
                                              codes_.data() + row_in_panel * kPieceK + at);
       if (std::isnan(scale)) return false;
       lines_[at / kSuperBlockK][row_in_panel] = scale;
@@ -106,18 +113,20 @@ class Requantiser {
     LODE_CHECK(at + (out.size() - 1) * k_step + unit <= source_.bytes.size(),
                "a tile's source is shorter than the tile");
     table_.widen(encoding_.element, source_.bytes.data() + at, k_step, out.size(), out.data());
-    if (scales_ != nullptr) apply_scales(row, k, out);
+    if (scales_ != nullptr && !one_scale_a_block_) apply_scales(row, k, out);
+  }
+
+  float scale_of(const BlockPlace& block) const noexcept {
+    const std::uint64_t bytes = formats::info(scales_->format).bits / 8;
+    return formats::number_at(scales_->format,
+                              scales_->bytes.subspan(scale_position(*scales_, block), bytes), 0);
   }
 
   void apply_scales(std::uint64_t row, std::uint64_t k, std::span<float> out) const noexcept {
-    const std::uint64_t bytes = formats::info(scales_->format).bits / 8;
     for (std::size_t i = 0; i < out.size();) {
       const BlockPlace block = block_of(encoding_, *scales_, row, k + i);
-      const std::uint64_t at = scale_position(*scales_, block);
-      const float scale = formats::number_at(scales_->format, scales_->bytes.subspan(at, bytes), 0);
-      const std::uint64_t next = encoding_.block_k == formats::kWhole
-                                     ? out.size()
-                                     : (block.column + 1) * encoding_.block_k - k;
+      const float scale = scale_of(block);
+      const std::uint64_t next = (block.column + 1) * encoding_.block_k - k;
       const std::size_t end = std::min<std::uint64_t>(next, out.size());
       for (; i < end; ++i) out[i] *= scale;
     }
@@ -130,6 +139,9 @@ class Requantiser {
   const SourceCodes& source_;
   const SourceScales* scales_;
   std::span<std::byte> panels_;
+  // No super-block of a row has two scales: they are multiplied with where int8 is made.
+  const bool one_scale_a_block_ = scales_ != nullptr && (encoding_.block_k == formats::kWhole ||
+                                                         encoding_.block_k % kSuperBlockK == 0);
   // On lines' boundaries: registers are as wide.
   alignas(kernels::kLineBytes) std::array<float, kPieceK> numbers_;                   // of one row
   alignas(kernels::kLineBytes) std::array<std::int8_t, kPanelRows * kPieceK> codes_;  // of all

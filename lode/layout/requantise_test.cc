@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -79,6 +80,40 @@ TEST(RequantiseToInt8, AppliesTheScalesOfFp8) {
   std::vector<float> row(16);
   decode_panel_row(layout, 0, panels, 0, row);
   EXPECT_EQ(row, std::vector<float>(16, 127.0F * (3.0F / 127.0F)));
+}
+
+// E4M3 1.0 everywhere; 300 k of blocks of `block` with the scales 1, 2, 3, ...: int8 must hold
+// them as the largest of each 128 commands.
+void expect_scales_of_blocks(std::uint32_t block) {
+  constexpr std::uint64_t k = 300;
+  const std::vector<std::byte> codes(k, std::byte{0x38});
+  std::vector<float> values;
+  for (std::uint64_t at = 0; at < k; at += block) {
+    values.push_back(static_cast<float>(values.size() + 1));
+  }
+  const std::vector<std::byte> bytes = bytes_of(values);
+  SourceScales scales;
+  scales.bytes = bytes;
+  scales.format = formats::Format::kF32;
+  scales.outer_stride_bytes = bytes.size();
+  const auto layout = *PanelLayout::make(formats::kInt8Row128, 1, k);
+  std::vector<std::byte> panels(layout.total_bytes());
+  const formats::Encoding encoding{formats::Format::kE4m3, formats::Format::kF32, 1, block, true};
+  ASSERT_TRUE(
+      requantise_to_int8(layout, {0, 0, 1, 0, k}, encoding, {codes, false, k, 0}, &scales, panels));
+  std::vector<float> row(k);
+  decode_panel_row(layout, 0, panels, 0, row);
+  for (std::uint64_t i = 0; i < k; ++i) {
+    const std::uint64_t last = std::min(i / 128 * 128 + 127, k - 1);
+    const float largest = values[last / block];
+    // Half a step of the largest over 127, and two roundings.
+    ASSERT_LE(std::fabs(row[i] - values[i / block]), largest / 127.0F * (0.5F + 127.0F * 0x1p-23F))
+        << "block " << block << " k " << i;
+  }
+}
+
+TEST(RequantiseToInt8, AppliesEachScaleToItsOwnBlock) {
+  for (const std::uint32_t block : {32U, 64U, 100U, 128U, 256U}) expect_scales_of_blocks(block);
 }
 
 TEST(RequantiseToInt8, RefusesNumbersThatAreNotFinite) {

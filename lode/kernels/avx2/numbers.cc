@@ -71,11 +71,11 @@ void widen(Format from, const std::byte* source, std::size_t step_bytes, std::si
 }
 
 /// The bits of the largest magnitude, or those of some number that is not finite.
-LODE_KERNEL_INLINE int largest_bits(const float* x) noexcept {
+LODE_KERNEL_INLINE int largest_bits(const float* x, __m256 factor) noexcept {
   const __m256i magnitude = _mm256_set1_epi32(0x7FFFFFFF);
   __m256i most = _mm256_setzero_si256();
   for (std::size_t i = 0; i < kSuperBlockK; i += kLanes) {
-    const __m256i bits = _mm256_castps_si256(_mm256_loadu_ps(x + i));
+    const __m256i bits = _mm256_castps_si256(_mm256_mul_ps(_mm256_loadu_ps(x + i), factor));
     most = _mm256_max_epi32(most, _mm256_and_si256(bits, magnitude));
   }
   __m128i four = _mm_max_epi32(_mm256_castsi256_si128(most), _mm256_extracti128_si256(most, 1));
@@ -83,21 +83,22 @@ LODE_KERNEL_INLINE int largest_bits(const float* x) noexcept {
   return _mm_cvtsi128_si32(_mm_max_epi32(four, _mm_shuffle_epi32(four, 0xB1)));
 }
 
-LODE_KERNEL_INLINE __m256i steps_of(const float* x, __m256 scale) noexcept {
-  const __m256 steps = _mm256_div_ps(_mm256_loadu_ps(x), scale);
+LODE_KERNEL_INLINE __m256i steps_of(const float* x, __m256 factor, __m256 scale) noexcept {
+  const __m256 steps = _mm256_div_ps(_mm256_mul_ps(_mm256_loadu_ps(x), factor), scale);
   const __m256 within =
       _mm256_min_ps(_mm256_max_ps(steps, _mm256_set1_ps(-127.0F)), _mm256_set1_ps(127.0F));
   return _mm256_cvtps_epi32(within);  // to even, as MXCSR is left
 }
 
-float quantise_i8(const float* x, std::size_t n, std::int8_t* codes) noexcept {
+float quantise_i8(const float* x, float factor, std::size_t n, std::int8_t* codes) noexcept {
   float padded[kSuperBlockK];
   if (n < kSuperBlockK) {
     std::memcpy(padded, x, n * sizeof(float));
     std::memset(padded + n, 0, (kSuperBlockK - n) * sizeof(float));
     x = padded;
   }
-  const int most = largest_bits(x);
+  const __m256 factors = _mm256_set1_ps(factor);
+  const int most = largest_bits(x, factors);
   if (most >= 0x7F800000) return __builtin_nanf("");
   const float scale = __builtin_bit_cast(float, most) / 127.0F;
   if (scale == 0.0F) {
@@ -107,9 +108,10 @@ float quantise_i8(const float* x, std::size_t n, std::int8_t* codes) noexcept {
   const __m256 divisor = _mm256_set1_ps(scale);
   const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);  // packing goes half by half
   for (std::size_t i = 0; i < kSuperBlockK; i += 4 * kLanes) {
-    const __m256i low = _mm256_packs_epi32(steps_of(x + i, divisor), steps_of(x + i + 8, divisor));
-    const __m256i high =
-        _mm256_packs_epi32(steps_of(x + i + 16, divisor), steps_of(x + i + 24, divisor));
+    const __m256i low = _mm256_packs_epi32(steps_of(x + i, factors, divisor),
+                                           steps_of(x + i + 8, factors, divisor));
+    const __m256i high = _mm256_packs_epi32(steps_of(x + i + 16, factors, divisor),
+                                            steps_of(x + i + 24, factors, divisor));
     const __m256i bytes = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), order);
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(codes + i), bytes);
   }

@@ -134,13 +134,15 @@ LODE_KERNEL_INLINE float quantise_row(const Row& row, std::int8_t* codes) noexce
   return scale;
 }
 
-float quantise_i8(const float* x, std::size_t n, std::int8_t* codes) noexcept {
+float quantise_i8(const float* x, float factor, std::size_t n, std::int8_t* codes) noexcept {
   Row row;
 #pragma GCC unroll 8
   for (std::size_t i = 0; i < kSuperBlockK / kLanes; ++i) {
     const std::size_t left = n > i * kLanes ? n - i * kLanes : 0;
-    row.of[i] = left >= kLanes ? _mm512_loadu_ps(x + i * kLanes)
+    const __m512 numbers = left >= kLanes
+                               ? _mm512_loadu_ps(x + i * kLanes)
                                : _mm512_maskz_loadu_ps(first_lanes(left), x + i * kLanes);
+    row.of[i] = _mm512_mul_ps(numbers, _mm512_set1_ps(factor));
   }
   return quantise_row(row, codes);
 }

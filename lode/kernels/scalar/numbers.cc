@@ -44,14 +44,14 @@ void widen(formats::Format from, const std::byte* source, std::size_t step_bytes
   }
 }
 
-float quantise_i8(const float* x, std::size_t n, std::int8_t* codes) noexcept {
+float quantise_i8(const float* x, float factor, std::size_t n, std::int8_t* codes) noexcept {
   // Adding and taking away 1.5 * 2^23 rounds to nearest even: exact for |x| < 2^22.
   constexpr float kRoundingMagic = 12582912.0F;
   std::memset(codes, 0, kSuperBlockK);
   float largest = 0.0F;
   bool finite = true;
   for (std::size_t i = 0; i < n; ++i) {
-    const float magnitude = std::fabs(x[i]);
+    const float magnitude = std::fabs(x[i] * factor);
     finite &= magnitude <= std::numeric_limits<float>::max();
     largest = magnitude > largest ? magnitude : largest;
   }
@@ -60,7 +60,7 @@ float quantise_i8(const float* x, std::size_t n, std::int8_t* codes) noexcept {
   if (scale == 0.0F) return scale;  // below the smallest number
   for (std::size_t i = 0; i < n; ++i) {
     // A subnormal scale is so coarse that the quotient may be beyond 127.
-    float steps = x[i] / scale;
+    float steps = x[i] * factor / scale;
     steps = steps > 127.0F ? 127.0F : steps;
     steps = steps < -127.0F ? -127.0F : steps;
     codes[i] = static_cast<std::int8_t>((steps + kRoundingMagic) - kRoundingMagic);
