@@ -46,9 +46,11 @@ class SourceReader {
   /// `look_first`: what is wholly in the page cache is copied from there.
   void begin(Piece& piece, bool look_first);
   /// The next call to be made for it.
+  /// Errors: kSourceChanged, kIo where its file cannot be opened a second time.
   Result<ReadCall> call(Piece& piece);
   /// Takes a call's answer (a count or -errno): whether the piece is complete. If not, it wants
   /// another call.
+  /// Errors: kSourceChanged where the file ends before; kIo naming file and offset.
   Result<bool> advance(Piece& piece, std::int64_t answer);
   /// Whether complete or given up.
   void end(Piece& piece);
@@ -61,6 +63,7 @@ class SourceReader {
   /// Bytes that went through the page cache.
   std::uint64_t cached_bytes() const noexcept { return cached_bytes_.load(); }
   std::vector<std::uint64_t> bytes_read() const;
+  /// Errors: kSourceChanged naming the first file that is not what it was; kIo.
   Status check_unchanged();
 
  private:
