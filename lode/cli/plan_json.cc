@@ -105,7 +105,7 @@ json::Value plan_json(const PlanView& view) {
        {"page_table_bytes", plan.load.page_table_bytes()},
        {"ring_bytes", plan.load.ring_bytes()},
        {"metadata_bytes", plan.metadata_bytes},
-       {"program_bytes", engine::kProgramBytes},
+       {"program_bytes", plan.program_bytes},
        {"kv_bytes", plan.kv_bytes},
        {"kv_bytes_per_token", report.kv.bytes_per_token},
        {"kv", kv_json(view)},

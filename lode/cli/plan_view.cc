@@ -118,7 +118,7 @@ std::string peak_lines(const PlanView& view) {
                                                              : "fits");
   const std::uint64_t kept = plan.load.weight_bytes() + plan.load.page_table_bytes();
   const std::uint64_t beside =
-      plan.load_peak_bytes() - std::min(plan.load_peak_bytes(), kept + engine::kProgramBytes);
+      plan.load_peak_bytes() - std::min(plan.load_peak_bytes(), kept + plan.program_bytes);
   text += fmt::format("load peak weights, their page tables, the program and {} (bound {}: {})\n",
                       human_bytes(beside), human_bytes(kContractBytes),
                       beside <= kContractBytes ? "holds" : "BROKEN");

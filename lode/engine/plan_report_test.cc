@@ -42,7 +42,7 @@ TEST(PlanReport, PutsLayersThatTakeTheSameIntoOneRowThatEndsWithTheLast) {
 }
 
 TEST(PlanReport, BreaksARowWhereTheBudgetIsFirstExceeded) {
-  const RunPlan all = plan_of(story_source(), {});
+  const RunPlan all = plan_of(story_source(), with_memory(1 << 30));
   const std::uint64_t third = all.stages[4].peak_total_bytes;  // "layer 2" still fits
   const PlanReport made = report(plan_of(story_source(), with_memory(third)), story_source());
   ASSERT_GE(made.rows.size(), 4U);
@@ -65,7 +65,7 @@ TEST(PlanReport, EachRowsPartsMakeItsTotal) {
 
 TEST(PlanReport, NamesTheLeastLimitThatIsExceeded) {
   memory::MachineMemory machine = test_machine();
-  machine.cgroups = {{"/small", 30 << 20, 0}};
+  machine.cgroups = {{"/small", 20 << 20, 0}};
   const auto plan = plan_run(story_source(), with_memory(std::uint64_t{1} << 40), machine);
   ASSERT_TRUE(plan);
   EXPECT_EQ(report(*plan, story_source()).rows.back().first_limit, "cgroup /small");
@@ -73,7 +73,7 @@ TEST(PlanReport, NamesTheLeastLimitThatIsExceeded) {
 
 // A budget just below a break point ends in the stage that it names; the point itself does not.
 TEST(PlanReport, BreaksWhereItSaysItDoes) {
-  const PlanReport made = report(plan_of(story_source(), {}), story_source());
+  const PlanReport made = report(plan_of(story_source(), with_memory(1 << 30)), story_source());
   ASSERT_FALSE(made.breaks.empty());
   for (const BreakPoint& point : made.breaks) {
     const RunPlan below = plan_of(story_source(), with_memory(point.need_bytes - 1));

@@ -154,7 +154,8 @@ Result<RunPlan> plan_run(const Source& source, const Settings& settings,
   plan.logits_rows = std::max(settings.logits_rows, 1U);
   plan.model = model_options(settings, plan.context_tokens);
   LODE_TRY(plan.load, loader::plan_load(source.binding, source.spec, source.index, settings.load));
-  plan.metadata_bytes = metadata_bytes(source) + kProgramBytes;
+  plan.program_bytes = kProgramBytes + plan.threads * kThreadBytes;
+  plan.metadata_bytes = metadata_bytes(source) + plan.program_bytes;
   plan.reading_bytes = reading_bytes(source);
   if (settings.context_auto) {
     plan.context_tokens = std::max(largest_context(plan, source), 1U);
