@@ -19,13 +19,16 @@
 #include "lode/memory/held_probe.h"
 #include "lode/parallel/ticker.h"
 #include "tests/support/checkpoint_files.h"
+#include "tests/support/decorated_engine.h"
 #include "tests/support/sanitizers.h"
 #include "tests/support/synthetic_weights.h"
 
 namespace lode::loader {
 namespace {
 
+using testing_support::DecoratedEngine;
 using testing_support::ExpertStorage;
+using testing_support::KeepingEngine;
 using testing_support::kSanitized;
 using testing_support::SyntheticShape;
 using testing_support::SyntheticWeights;
@@ -113,39 +116,20 @@ class Watch {
 };
 
 // Engines that do wrong, to see whether the watch sees it.
-class Decorated : public io::ReadEngine {
+class KeepsEverything final : public KeepingEngine {
  public:
-  Decorated(std::unique_ptr<io::ReadEngine> engine, const Watch& watch)
-      : engine_(std::move(engine)), watch_(watch) {}
-  void submit(const io::ReadRequest& request) override { engine_->submit(request); }
-  io::ReadCompletion wait() override { return engine_->wait(); }
-  Status finish() override { return engine_->finish(); }
-  std::vector<std::uint64_t> bytes_read() const override { return engine_->bytes_read(); }
-
- protected:
-  std::unique_ptr<io::ReadEngine> engine_;
-  const Watch& watch_;
-};
-
-class KeepsEverything final : public Decorated {
- public:
-  using Decorated::Decorated;
-  void submit(const io::ReadRequest& request) override {
-    kept_.emplace_back(request.out.size(), std::byte{1});
-    Decorated::submit(request);
-  }
-
- private:
-  std::vector<std::vector<std::byte>> kept_;
+  KeepsEverything(std::unique_ptr<io::ReadEngine> engine, const Watch&)
+      : KeepingEngine(std::move(engine), [](const io::ReadRequest&) { return true; }) {}
 };
 
 // Holds a tensor for one whole sample, however the machine's load spreads the samples.
-class TakesAWholeTensor final : public Decorated {
+class TakesAWholeTensor final : public DecoratedEngine {
  public:
-  using Decorated::Decorated;
+  TakesAWholeTensor(std::unique_ptr<io::ReadEngine> engine, const Watch& watch)
+      : DecoratedEngine(std::move(engine)), watch_(watch) {}
   void submit(const io::ReadRequest& request) override {
     if (++count_ == 5) hold_for_a_sample();
-    Decorated::submit(request);
+    DecoratedEngine::submit(request);
   }
 
  private:
@@ -158,6 +142,7 @@ class TakesAWholeTensor final : public Decorated {
     }
   }
 
+  const Watch& watch_;
   std::uint64_t count_ = 0;
 };
 

@@ -26,7 +26,7 @@ class DecoratedEngine : public io::ReadEngine {
 };
 
 /// Breaks the contract: memory as large as every read that is `chosen` stays until the engine goes.
-class KeepingEngine final : public DecoratedEngine {
+class KeepingEngine : public DecoratedEngine {
  public:
   using Choice = std::function<bool(const io::ReadRequest&)>;
   KeepingEngine(std::unique_ptr<io::ReadEngine> engine, Choice chosen)
