@@ -116,6 +116,29 @@ TEST(RequantiseToInt8, AppliesEachScaleToItsOwnBlock) {
   for (const std::uint32_t block : {32U, 64U, 100U, 128U, 256U}) expect_scales_of_blocks(block);
 }
 
+TEST(RequantiseToInt8, MakesTheSameOfTransposedStorage) {
+  constexpr std::uint64_t kRows = 37, k = 300;
+  const auto layout = *PanelLayout::make(formats::kInt8Row128, kRows, k);
+  for (const std::uint64_t step : {1U, 2U}) {  // 2: rows of another matrix lie between
+    std::vector<float> rows_first(kRows * k), k_first(kRows * k * step, 1e9F);
+    for (std::uint64_t row = 0; row < kRows; ++row) {
+      for (std::uint64_t i = 0; i < k; ++i) {
+        const float number = std::sin(static_cast<float>(row * k + i));
+        rows_first[row * k + i] = number;
+        k_first[(i * kRows + row) * step] = number;
+      }
+    }
+    const PanelTile tile{0, 0, kRows, 0, k};
+    std::vector<std::byte> want(layout.total_bytes()), got(want.size());
+    const auto bytes = bytes_of(rows_first), transposed = bytes_of(k_first);
+    ASSERT_TRUE(requantise_to_int8(layout, tile, formats::kPlainF32, {bytes, false, 4 * k, 0},
+                                   nullptr, want));
+    ASSERT_TRUE(requantise_to_int8(layout, tile, formats::kPlainF32,
+                                   {transposed, true, 4 * kRows * step, 4 * step}, nullptr, got));
+    EXPECT_EQ(got, want) << step;
+  }
+}
+
 TEST(RequantiseToInt8, RefusesNumbersThatAreNotFinite) {
   const auto layout = *PanelLayout::make(formats::kInt8Row128, 1, 4);
   std::vector<std::byte> panels(layout.total_bytes());
