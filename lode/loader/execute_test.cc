@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -11,6 +12,7 @@
 #include "lode/layout/unpack.h"
 #include "lode/loader/operation_stream.h"
 #include "tests/support/checkpoint_files.h"
+#include "tests/support/faulty_system_calls.h"
 #include "tests/support/synthetic_weights.h"
 
 namespace lode::loader {
@@ -333,6 +335,64 @@ TEST_F(OneModel, IsTheSameForAnyThreadsAndSlots) {
     for (std::uint32_t layer = 0; layer < 2; ++layer) {
       EXPECT_TRUE(std::ranges::equal(first->experts(layer).bytes, other->experts(layer).bytes));
     }
+  }
+}
+
+constexpr io::IoKind kEngines[] = {io::IoKind::kUring, io::IoKind::kThreads, io::IoKind::kBuffered};
+
+// Whatever reads, and however badly: short counts, interruptions and refusals in between.
+TEST_F(OneModel, IsTheSameForEveryEngine) {
+  using Call = testing_support::FaultySystemCalls::Call;
+  memory::Ledger ledger(kRoomy);
+  const auto first = load(source_, ledger, {});
+  ASSERT_TRUE(first);
+  const auto plan = *plan_load(source_.binding(), source_.spec(), *source_.index(), {});
+  for (const io::IoKind kind : kEngines) {
+    for (const std::uint64_t most_bytes : {~0ULL, 9000ULL}) {
+      testing_support::FaultySystemCalls calls;
+      for (const Call call : {Call::kRead, Call::kUringRead}) {
+        calls.add({.call = call, .times = ~0ULL, .most_bytes = most_bytes});
+        calls.add({.call = call, .first = 5, .times = 9, .answer = -EINTR});
+        if (kind != io::IoKind::kBuffered) calls.add({.call = call, .answer = -EINVAL});
+      }
+      const auto engine = io::make_read_engine(plan.sources, {.kind = kind}, calls);
+      ASSERT_TRUE(engine) << to_string(engine.error());
+      const auto other = execute(plan, source_.binding(), ledger, **engine);
+      ASSERT_TRUE(other) << to_string(other.error());
+      for (std::uint32_t layer = 0; layer < 2; ++layer) {
+        EXPECT_TRUE(std::ranges::equal(first->experts(layer).bytes, other->experts(layer).bytes));
+      }
+    }
+  }
+}
+
+TEST_F(OneModel, ThatCannotBeReadIsAnErrorOfItsFileForEveryEngine) {
+  using Call = testing_support::FaultySystemCalls::Call;
+  const auto plan = *plan_load(source_.binding(), source_.spec(), *source_.index(), {});
+  for (const io::IoKind kind : kEngines) {
+    const Call call = kind == io::IoKind::kUring ? Call::kUringRead : Call::kRead;
+    testing_support::FaultySystemCalls calls({{.call = call, .first = 4, .answer = -EIO}});
+    const auto engine = io::make_read_engine(plan.sources, {.kind = kind}, calls);
+    ASSERT_TRUE(engine) << to_string(engine.error());
+    memory::Ledger ledger(kRoomy);
+    const auto weights = execute(plan, source_.binding(), ledger, **engine);
+    ASSERT_FALSE(weights);
+    EXPECT_EQ(weights.error().code, Code::kIo);
+    EXPECT_THAT(to_string(weights.error()), testing::HasSubstr("model.safetensors"));
+    EXPECT_EQ(ledger.held_bytes(), 0U);
+  }
+}
+
+TEST_F(OneModel, ThatIsWrittenMeanwhileIsRefusedByEveryEngine) {
+  for (const io::IoKind kind : kEngines) {
+    const auto plan = *plan_load(source_.binding(), source_.spec(), *source_.index(), {.io = kind});
+    const auto engine = *make_engine(plan);
+    poke(source_.binding().experts[0][0].down.codes.offset_bytes, "x");
+    memory::Ledger ledger(kRoomy);
+    const auto weights = execute(plan, source_.binding(), ledger, *engine);
+    ASSERT_FALSE(weights);
+    EXPECT_EQ(weights.error().code, Code::kSourceChanged);
+    EXPECT_EQ(ledger.held_bytes(), 0U);
   }
 }
 
