@@ -189,6 +189,8 @@ class Matrix:
         return row
 
     def cell(self, folder, storage, layout, engine, threads):
+        if self.options.only not in Row(storage, layout, engine or "-", threads, 64).name():
+            return
         for above in (64, 48, 32) if self.options.margins else (64,):
             row = self.load(folder, Row(storage, layout, engine or "-", threads, above))
             if above == 64:
@@ -200,6 +202,9 @@ class Matrix:
     def run_full(self, folder, engines):
         for storage in self.options.formats:
             for layout in LAYOUTS:
+                if not any(self.options.only in Row(storage, layout, engine or "-", threads, 64).name()
+                           for engine in engines for threads in THREADS):
+                    continue
                 make_model(self.options.synth, folder, storage, layout,
                            STACKED if layout == "stacked" else LARGE)
                 for engine in engines:
@@ -268,6 +273,8 @@ def arguments():
         parser.add_argument("--" + name, default=near.get(name), required=not near.get(name))
     parser.add_argument("--full", action="store_true", default=os.environ.get("LODE_FULL_TESTS") == "1")
     parser.add_argument("--margins", action="store_true", help="also inside + 48 and + 32 MiB; --full does")
+    parser.add_argument("--only", default="", metavar="TEXT",
+                        help='only cells with this in their name, such as "stacked uring 16 threads"')
     parser.add_argument("--formats", nargs="+", choices=FORMATS, default=list(FORMATS))
     parser.add_argument("--json", help="all rows and the summary into this file")
     parser.add_argument("--work", help="folder for the models, a few gigabytes; default: a temporary one")

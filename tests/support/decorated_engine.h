@@ -20,6 +20,7 @@ class DecoratedEngine : public io::ReadEngine {
   io::ReadCompletion wait() override { return engine_->wait(); }
   Status finish() override { return engine_->finish(); }
   std::vector<std::uint64_t> bytes_read() const override { return engine_->bytes_read(); }
+  std::string description() const override { return engine_->description(); }
 
  private:
   std::unique_ptr<io::ReadEngine> engine_;
