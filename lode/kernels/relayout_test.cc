@@ -66,7 +66,7 @@ class RelayoutOfIsa : public testing::TestWithParam<std::size_t> {
     fill(source.data(), source.size(), static_cast<std::uint32_t>(rows * 1000 + k));
     CodeTile tile = tile_of(shape, stored, rows, k);
     tile.source = source.data();
-    for (const std::size_t shift : {0, 16}) {
+    for (const std::size_t shift : {0U, 16U}) {
       ASSERT_EQ(made(isa(), tile, stored, shift), made(scalar(), tile, stored, shift))
           << "bits " << shape.bits << " rows " << rows << " k " << k << " step " << stored.step;
     }
@@ -86,7 +86,7 @@ TEST_P(RelayoutOfIsa, EqualsScalarRowsFirst) {
 }
 
 TEST_P(RelayoutOfIsa, EqualsScalarKFirst) {
-  for (const std::size_t step : {1, 2, 3}) {
+  for (const std::size_t step : {1U, 2U, 3U}) {
     for (const PanelKind kind : kAllKinds) {
       for (const std::size_t k : kTileLengths) {
         compare(shape_of(kind), {true, step}, kRowCounts[(k + step) % 10], k);
@@ -224,7 +224,7 @@ void put_scales(TestMatrix& matrix, std::byte* panels) {
 
 TEST(RelayoutLaw, PutsCodesAndScalesWhereThePictureHasThem) {
   for (const PanelKind kind : kAllKinds) {
-    for (const std::size_t k : {32, 160, 272, 640}) {
+    for (const std::size_t k : {32U, 160U, 272U, 640U}) {
       TestMatrix matrix(shape_of(kind), 3, k);
       fill_random(matrix, 7);
       for (const bool k_first : {false, true}) {
