@@ -60,7 +60,7 @@ class Size:
 
 SMALL = Size(1, 2048, 768, 8192, 72 * MIB)
 LARGE = Size(2, 2048, 768, 32768, 300 * MIB)
-STACKED = Size(1, 4096, 2048, 4096, 1040 * MIB)
+STACKED = Size(1, 4096, 2048, 4096, 1160 * MIB)  # of FP4 the codes alone are 1 GiB
 
 
 def make_model(synth, folder, storage, layout, size):
