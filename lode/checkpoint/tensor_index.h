@@ -28,6 +28,8 @@ struct Shard {
 /// Memory: 72 bytes a tensor, and its name; 180,000 tensors take less than 32 MiB.
 class TensorIndex {
  public:
+  TensorIndex() = default;  // of no tensors
+
   /// The tensor, or null. The pointer lives as long as the index, and survives its move.
   const TensorRecord* find(std::string_view name) const noexcept;
 
@@ -62,7 +64,6 @@ class TensorIndex {
 
  private:
   friend class IndexBuilder;
-  TensorIndex() = default;
 
   RecordArena arena_;
   std::vector<TensorRecord> tensors_;

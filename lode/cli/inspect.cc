@@ -9,6 +9,7 @@
 #include "lode/engine/inventory.h"
 #include "lode/engine/source.h"
 #include "lode/json/json.h"
+#include "lode/prepared/checkpoint.h"
 
 namespace lode::cli {
 namespace {
@@ -183,7 +184,51 @@ void print_text(const Findings& found) {
   }
 }
 
+json::Value as_json(const prepared::Checkpoint& checkpoint) {
+  const prepared::Manifest& manifest = checkpoint.manifest;
+  json::Array sources;
+  for (const prepared::SourceShard& source : manifest.sources) {
+    sources.push_back(json::object({{"name", source.name}, {"bytes", source.bytes}}));
+  }
+  return json::object({{"prepared_for", manifest.target},
+                       {"format_version", std::int64_t{manifest.format_version}},
+                       {"family", manifest.family},
+                       {"dense", manifest.dense},
+                       {"bytes", checkpoint.data_bytes()},
+                       {"files", static_cast<std::uint64_t>(checkpoint.files.size())},
+                       {"stages", static_cast<std::uint64_t>(checkpoint.index.stages.size())},
+                       {"sections", static_cast<std::uint64_t>(checkpoint.index.sections.size())},
+                       {"chunks", checkpoint.index.num_chunks()},
+                       {"sources", std::move(sources)},
+                       {"runs_on_cpu", true}});
+}
+
+void print_text(const prepared::Checkpoint& checkpoint) {
+  const prepared::Manifest& manifest = checkpoint.manifest;
+  fmt::print("prepared  for target {}, layout {} version {}, matrices outside the experts {}\n",
+             manifest.target, manifest.layout.kernel_family, manifest.layout.version,
+             manifest.dense);
+  fmt::print("family    {}: {} layers\n", checkpoint::printable(manifest.family),
+             checkpoint.index.stages.size() - 1);
+  fmt::print("files     {} with {} sections in chunks of 2 MiB, {}\n", checkpoint.files.size(),
+             checkpoint.index.sections.size(), human_bytes(checkpoint.data_bytes()));
+  for (const prepared::SourceShard& source : manifest.sources) {
+    fmt::print("made of   {}, {}\n", source.name, human_bytes(source.bytes));
+  }
+}
+
+Status inspect_prepared(const std::filesystem::path& folder, bool json) {
+  LODE_TRY(const engine::Source source, engine::open_source(folder));
+  if (json) {
+    fmt::print("{}\n", json::dump(as_json(*source.prepared), 2));
+  } else {
+    print_text(*source.prepared);
+  }
+  return {};
+}
+
 Status inspect(const std::filesystem::path& folder, bool json) {
+  if (prepared::is_prepared(folder)) return inspect_prepared(folder, json);
   LODE_TRY(const Findings found, examine(folder));
   if (json) {
     fmt::print("{}\n", json::dump(as_json(found), 2));

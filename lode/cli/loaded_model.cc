@@ -70,6 +70,18 @@ Result<std::unique_ptr<engine::Engine>> start_engine(engine::Source source,
   }
 }
 
+bool maps_weights(const engine::Source& source, const engine::Settings& settings) {
+  return source.prepared && settings.start.start == prepared::Start::kMap;
+}
+
+// Files that are mapped are the weights themselves, not sources that were left behind.
+Result<engine::KernelFigures> kernel_figures(engine::LoadWatch& watch, const LoadedModel& loaded) {
+  const engine::Source& source = loaded.engine->source();
+  if (!source.prepared) return watch.finish(source.index);
+  if (maps_weights(source, loaded.plan.settings)) return watch.finish(checkpoint::TensorIndex());
+  return watch.finish(source.prepared->files);
+}
+
 Result<LoadedModel> start(engine::Source source, engine::RunPlan plan, const ModelOptions& options,
                           const memory::HeldProbe& probe) {
   LoadedModel loaded;
@@ -98,7 +110,7 @@ Result<LoadedModel> start(engine::Source source, engine::RunPlan plan, const Mod
   loaded.receipt.io = loaded.engine->reading();
   loaded.receipt.load_us = static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::microseconds>(passed).count());
-  LODE_TRY(loaded.receipt.kernel, watch.finish(loaded.engine->source().index));
+  LODE_TRY(loaded.receipt.kernel, kernel_figures(watch, loaded));
   return loaded;
 }
 
@@ -109,7 +121,7 @@ Result<LoadedModel> load_model(const ModelOptions& options, const engine::Settin
   if (!options.receipt.empty()) LODE_TRY_STATUS(check_writable(options.receipt));
   LODE_TRY(const memory::HeldProbe probe, memory::HeldProbe::make());
   LODE_TRY(const memory::MachineMemory machine, memory::read_machine_memory());
-  LODE_TRY(engine::Source source, engine::open_source(options.folder));
+  LODE_TRY(engine::Source source, engine::open_source(options.folder, settings.start.verification));
   LODE_TRY_STATUS(engine::open_tokenizer(source));
   malloc_trim(0);  // what reading the tokenizer took for a while
   LODE_TRY(engine::RunPlan plan, engine::plan_run(source, settings, machine));
@@ -123,7 +135,9 @@ Result<LoadedModel> load_model(const ModelOptions& options, const engine::Settin
   if (before) LODE_TRY_STATUS(before(source, plan));
   if (options.hard_limit) LODE_TRY_STATUS(limit_hard(plan));
   stop_on_interrupt();
-  return start(std::move(source), std::move(plan), options, probe);
+  const memory::HeldProbe watched =
+      maps_weights(source, settings) ? probe.with_mapped_files() : probe;
+  return start(std::move(source), std::move(plan), options, watched);
 }
 
 Status deliver_receipt(const ModelOptions& options, const engine::Receipt& receipt) {

@@ -21,11 +21,29 @@ Status take_context(const std::string& text, engine::Settings& settings) {
                .found = fmt::format("\"{}\"", text)};
 }
 
+void add_start_options(CLI::App* command, const std::shared_ptr<ModelOptions>& options) {
+  command
+      ->add_option("--start", options->start,
+                   "A prepared checkpoint: map its files, or read them into memory past the page "
+                   "cache")
+      ->check(CLI::IsMember({"map", "read"}))
+      ->capture_default_str();
+  command
+      ->add_option("--verify", options->verify,
+                   "What of a prepared checkpoint is looked at first: nothing, the sums of its "
+                   "head, of some chunks too, of all")
+      ->check(CLI::IsMember({"none", "header", "sampled", "full"}))
+      ->capture_default_str();
+}
+
 }  // namespace
 
 std::shared_ptr<ModelOptions> add_model_options(CLI::App* command) {
   auto options = std::make_shared<ModelOptions>();
-  command->add_option("DIR", options->folder, "Hugging Face folder of the model")->required();
+  command
+      ->add_option("DIR", options->folder,
+                   "Hugging Face folder of the model, or one that `lode prepare` made")
+      ->required();
   command->add_option(
       "--memory", options->memory,
       "Budget for everything, such as 12GiB; default: what is available less a floor");
@@ -45,9 +63,9 @@ std::shared_ptr<ModelOptions> add_model_options(CLI::App* command) {
       ->check(CLI::IsMember({"f32", "f16"}));
   command
       ->add_option("--dense", options->dense,
-                   "Matrices outside the experts: as-stored, or int8 made while loading")
-      ->check(CLI::IsMember({"as-stored", "int8"}))
-      ->capture_default_str();
+                   "Matrices outside the experts: as-stored (the default), or int8 made while "
+                   "loading; a prepared checkpoint has what it was prepared with")
+      ->check(CLI::IsMember({"as-stored", "int8"}));
   command->add_option("--chunk", options->chunk_tokens, "Tokens of one pass over a prompt")
       ->check(CLI::Range(1, 8192))
       ->capture_default_str();
@@ -60,6 +78,7 @@ std::shared_ptr<ModelOptions> add_model_options(CLI::App* command) {
                    "it; auto chooses and says why")
       ->check(CLI::IsMember({"auto", "uring", "threads", "buffered"}))
       ->capture_default_str();
+  add_start_options(command, options);
   return options;
 }
 
@@ -92,6 +111,10 @@ Result<engine::Settings> settings_of(const ModelOptions& options) {
   settings.load.workers = options.load_workers;
   LODE_TRY(settings.load.io, io::parse_io_kind(options.io));
   if (options.dense == "int8") settings.load.dense = loader::DenseFormat::kInt8;
+  settings.dense_is_named = !options.dense.empty();
+  LODE_TRY(settings.start.start, prepared::parse_start(options.start));
+  LODE_TRY(settings.start.verification, prepared::parse_verification(options.verify));
+  settings.start.threads = options.load_workers;
   return settings;
 }
 

@@ -20,7 +20,9 @@ struct ModelOptions {
   std::uint32_t load_workers = 2;
   std::string compute = "fast";
   std::string kv_dtype;
-  std::string dense = "as-stored";
+  std::string dense;              // empty: as-stored, or as the checkpoint was prepared
+  std::string start = "map";      // of a prepared checkpoint
+  std::string verify = "header";  // of a prepared checkpoint
   std::string io = "auto";
   bool hard_limit = false;
   std::string receipt;   // a file, or empty

@@ -72,7 +72,7 @@ std::optional<std::uint64_t> disk_free(const std::filesystem::path& folder) {
 Result<Planned> make_plan(const ModelOptions& options) {
   LODE_TRY(const engine::Settings settings, settings_of(options));
   LODE_TRY(const memory::MachineMemory machine, memory::read_machine_memory());
-  LODE_TRY(engine::Source source, engine::open_source(options.folder));
+  LODE_TRY(engine::Source source, engine::open_source(options.folder, settings.start.verification));
   // A tokenizer that cannot be read is bounded by the size of its file.
   static_cast<void>(engine::open_tokenizer(source));
   LODE_TRY(engine::RunPlan plan,

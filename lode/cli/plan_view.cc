@@ -18,10 +18,10 @@ std::string number(std::uint64_t count, std::string_view what) {
 
 std::string model_lines(const PlanView& view) {
   const families::ModelSpec& spec = view.source.spec;
-  const checkpoint::TensorIndex& index = view.source.index;
   return fmt::format("model     {}  {}, {} experts, top {}; {} in {}\n", spec.family,
                      number(spec.num_layers, "layer"), spec.router.num_experts, spec.router.top_k,
-                     human_bytes(index.tensor_bytes()), number(index.shards().size(), "file"));
+                     human_bytes(engine::source_bytes(view.source)),
+                     number(engine::num_source_files(view.source), "file"));
 }
 
 std::string cgroups_text(const memory::MachineMemory& machine) {
@@ -58,8 +58,9 @@ std::string target_lines(const PlanView& view) {
       "{}, {}\n",
       label.compute, label.dense, label.kv_dtype, label.chunk_tokens,
       number(label.threads, "thread"));
-  text += fmt::format("I/O       {} to read from {}", human_bytes(view.source.index.tensor_bytes()),
-                      number(view.source.index.shards().size(), "file"));
+  text +=
+      fmt::format("I/O       {} to read from {}", human_bytes(engine::source_bytes(view.source)),
+                  number(engine::num_source_files(view.source), "file"));
   if (view.source_in_cache) {
     text += fmt::format(", {} of it in the page cache", human_bytes(*view.source_in_cache));
   }

@@ -96,6 +96,7 @@ void add_commands(Program& program) {
   add_logits(program);
   add_perplexity(program);
   add_bench(program);
+  add_verify(program);
   add_version(program);
 }
 

@@ -25,7 +25,7 @@ void change_settings(const RunPlan& plan, const Add& add) {
   if (plan.model.kv_format == ops::KvFormat::kF32) {
     add("--kv-dtype f16", [](Settings& s) { s.kv_format = ops::KvFormat::kF16; });
   }
-  if (plan.settings.load.dense == loader::DenseFormat::kAsStored) {
+  if (!plan.is_prepared && plan.settings.load.dense == loader::DenseFormat::kAsStored) {
     add("--dense int8", [](Settings& s) { s.load.dense = loader::DenseFormat::kInt8; });
   }
   if (plan.threads > 1) {

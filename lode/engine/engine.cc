@@ -1,11 +1,38 @@
 #include "lode/engine/engine.h"
 
+#include "lode/base/fmt.h"
 #include "lode/kernels/kernel_table.h"
 #include "lode/loader/execute.h"
 
 namespace lode::engine {
 
 using memory::Tag;
+
+namespace {
+
+struct Loaded {
+  loader::WeightSet weights;
+  std::string reading;  // how the files were read, for people
+};
+
+Result<Loaded> load_weights(const Source& source, const RunPlan& plan, memory::Ledger& ledger,
+                            loader::Progress* progress) {
+  Loaded loaded;
+  if (source.prepared) {
+    const prepared::StartPolicy& policy = plan.settings.start;
+    LODE_TRY(loaded.weights,
+             prepared::start(*source.prepared, plan.load, policy, ledger, progress));
+    loaded.reading = fmt::format("prepared, --start {} --verify {}", name(policy.start),
+                                 name(policy.verification));
+    return loaded;
+  }
+  LODE_TRY(const std::unique_ptr<io::ReadEngine> reader, loader::make_engine(plan.load));
+  LODE_TRY(loaded.weights, loader::execute(plan.load, source.binding, ledger, *reader, progress));
+  loaded.reading = reader->description();
+  return loaded;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::start(Source source, const RunPlan& plan,
                                               memory::Ledger& ledger, loader::Progress* progress) {
@@ -19,10 +46,9 @@ Result<std::unique_ptr<Engine>> Engine::start(Source source, const RunPlan& plan
              ledger.reserve(Tag::kMetadata, plan.reading_bytes, "reading the tokenizer"));
     LODE_TRY_STATUS(open_tokenizer(engine->source_));
   }
-  LODE_TRY(const std::unique_ptr<io::ReadEngine> reader, loader::make_engine(plan.load));
-  LODE_TRY(engine->weights_,
-           loader::execute(plan.load, engine->source_.binding, ledger, *reader, progress));
-  engine->reading_ = reader->description();
+  LODE_TRY(Loaded loaded, load_weights(engine->source_, plan, ledger, progress));
+  engine->weights_ = std::move(loaded.weights);
+  engine->reading_ = std::move(loaded.reading);
   ledger.begin_stage("work");
   LODE_TRY_STATUS(engine->make_workplace(plan, ledger));
   ledger.end_stage();

@@ -218,6 +218,7 @@ std::vector<double> LoadSpeed::ratios(std::string_view kind, std::string_view ov
 
 Result<LoadSpeed> measure_load(const Source& source, const LoadSpeedSettings& settings,
                                const std::function<bool()>& go_on) {
+  LODE_TRY_STATUS(check_not_prepared(source));
   LODE_TRY(loader::LoadPlan plan,
            loader::plan_load(source.binding, source.spec, source.index, settings.policy));
   return Measurement(source, settings, std::move(plan)).run(go_on);

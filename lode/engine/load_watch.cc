@@ -82,6 +82,16 @@ void LoadWatch::stop() { shared_->ticker.reset(); }
 
 const std::string& LoadWatch::pressure() const noexcept { return shared_->pressure; }
 
+Result<KernelFigures> LoadWatch::finish(std::span<const io::SourceFile> files) {
+  stop();
+  LODE_TRY(shared_->figures.held_bytes, shared_->probe->exact_held_bytes());
+  for (const io::SourceFile& file : files) {
+    LODE_TRY(const std::uint64_t resident, memory::resident_bytes(file.path));
+    shared_->figures.source_cache_bytes += resident;
+  }
+  return shared_->figures;
+}
+
 Result<KernelFigures> LoadWatch::finish(const checkpoint::TensorIndex& index) {
   stop();
   LODE_TRY(shared_->figures.held_bytes, shared_->probe->exact_held_bytes());

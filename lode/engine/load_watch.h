@@ -2,10 +2,12 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "lode/base/result.h"
 #include "lode/engine/receipt.h"
+#include "lode/io/read_engine.h"
 #include "lode/loader/progress.h"
 #include "lode/memory/held_probe.h"
 #include "lode/memory/pressure.h"
@@ -44,6 +46,9 @@ class LoadWatch {
   /// Ends the watch; the page cache of the sources is asked for now.
   /// Errors: kIo, kUnsupported where the system does not say.
   Result<KernelFigures> finish(const checkpoint::TensorIndex& index);
+  /// The same for files by path: those of a prepared checkpoint that was read, not mapped.
+  /// Errors: as above.
+  Result<KernelFigures> finish(std::span<const io::SourceFile> files);
 
  private:
   struct Shared;

@@ -45,6 +45,7 @@ Result<PrepareRun> plan_prepare(const Source& source, const Settings& settings,
                                 const memory::MachineMemory& machine,
                                 const std::filesystem::path& out,
                                 const prepared::Options& options) {
+  LODE_TRY_STATUS(check_not_prepared(source));
   PrepareRun run;
   run.budget = memory::decide_budget(machine, settings.memory_bytes);
   run.metadata_bytes = source.index.held_bytes() + source.binding.held_bytes() + kProgramBytes;

@@ -55,7 +55,7 @@ Receipt make_receipt(const RunPlan& plan, const Source& source, const memory::Le
           .weight_bytes = plan.load.weight_bytes(),
           .padding_bytes = plan.load.padding_bytes(),
           .load_us = 0,
-          .source_bytes = source.index.tensor_bytes(),
+          .source_bytes = source_bytes(source),
           .io = {},
           .planned = plan.stages,
           .actual = ledger.stages(),

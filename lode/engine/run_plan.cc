@@ -98,6 +98,35 @@ model::ModelOptions model_options(const Settings& settings, std::uint32_t contex
           .chunk_tokens = std::clamp(settings.chunk_tokens, 1U, context_tokens)};
 }
 
+std::string_view name(loader::DenseFormat dense) {
+  return dense == loader::DenseFormat::kInt8 ? "int8" : "as-stored";
+}
+
+// A prepared checkpoint holds what it was prepared with; a setting that contradicts it is refused.
+Status check_dense(const prepared::Checkpoint& checkpoint, const Settings& settings) {
+  const std::string_view wanted = name(settings.load.dense);
+  if (!settings.dense_is_named || checkpoint.manifest.dense == wanted) return {};
+  return Error{
+      .code = Code::kLayoutMismatch,
+      .thing = "--dense",
+      .wanted = fmt::format("{}, as this checkpoint was prepared", checkpoint.manifest.dense),
+      .found = std::string(wanted),
+      .where = checkpoint.folder.string(),
+      .hint = fmt::format("prepare another one: lode prepare DIR OUT --dense {}", wanted)};
+}
+
+Result<loader::LoadPlan> load_plan_of(const Source& source, const Settings& settings) {
+  if (!source.prepared) {
+    return loader::plan_load(source.binding, source.spec, source.index, settings.load);
+  }
+  LODE_TRY_STATUS(check_dense(*source.prepared, settings));
+  loader::LoadPlan plan = prepared::load_plan(*source.prepared, settings.start);
+  plan.policy.io = settings.load.io;
+  const bool int8 = source.prepared->manifest.dense == name(loader::DenseFormat::kInt8);
+  plan.policy.dense = int8 ? loader::DenseFormat::kInt8 : loader::DenseFormat::kAsStored;
+  return plan;
+}
+
 // Of the stage with the peak, the tag that takes most.
 std::string largest_consumer(const RunPlan& plan) {
   const StageUse& peak = *std::max_element(
@@ -153,7 +182,8 @@ Result<RunPlan> plan_run(const Source& source, const Settings& settings,
                                        : static_cast<std::uint32_t>(parallel::hardware_threads());
   plan.logits_rows = std::max(settings.logits_rows, 1U);
   plan.model = model_options(settings, plan.context_tokens);
-  LODE_TRY(plan.load, loader::plan_load(source.binding, source.spec, source.index, settings.load));
+  LODE_TRY(plan.load, load_plan_of(source, settings));
+  plan.is_prepared = source.prepared.has_value();
   plan.program_bytes = kProgramBytes + plan.threads * kThreadBytes;
   plan.metadata_bytes = metadata_bytes(source) + plan.program_bytes;
   plan.reading_bytes = reading_bytes(source);

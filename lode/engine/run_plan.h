@@ -11,6 +11,7 @@
 #include "lode/memory/budget.h"
 #include "lode/memory/ledger.h"
 #include "lode/model/model.h"
+#include "lode/prepared/start.h"
 
 namespace lode::engine {
 
@@ -25,6 +26,10 @@ struct Settings {
   std::uint32_t chunk_tokens = 256;        // rows of one pass at most
   std::uint32_t logits_rows = 1;           // positions whose logits are kept at once
   loader::LoadPolicy load{};
+  // Of a prepared checkpoint, which is what it was made to be: `load` can change nothing about it,
+  // and a load.dense that was named must be what it has.
+  prepared::StartPolicy start{};
+  bool dense_is_named = false;
 };
 
 /// What one run will hold: the loader's schedule and all that comes after it, against a budget.
@@ -37,6 +42,7 @@ struct RunPlan {
   std::uint32_t logits_rows = 1;
   model::ModelOptions model;
   loader::LoadPlan load;
+  bool is_prepared = false;  // the weights are what they are: no setting makes others of them
 
   std::uint64_t program_bytes = 0;       // of the program itself, its compute threads included
   std::uint64_t metadata_bytes = 0;      // index, binding, tokenizer, and the program itself

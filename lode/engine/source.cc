@@ -5,6 +5,7 @@
 #include "lode/base/fmt.h"
 #include "lode/checkpoint/file_source.h"
 #include "lode/checkpoint/input_file.h"
+#include "lode/prepared/model_fit.h"
 #include "lode/text/tokenizer.h"
 
 namespace lode::engine {
@@ -24,6 +25,27 @@ Error no_tokenizer(const std::filesystem::path& folder) {
                .where = folder.string()};
 }
 
+// The config lies beside the weights, but where each of them is the index says.
+Result<Source> open_prepared(const std::filesystem::path& folder,
+                             prepared::Verification verification) {
+  LODE_TRY(prepared::Checkpoint opened, prepared::open(folder, verification));
+  LODE_TRY(checkpoint::HfConfig config, checkpoint::HfConfig::read(folder));
+  LODE_TRY(const families::Family* family, families::find_family(config));
+  LODE_TRY(families::ModelSpec spec, family->read_spec(config));
+  LODE_TRY_STATUS(prepared::check_model(opened.index.stages, spec));
+  LODE_TRY(checkpoint::GenerationConfig generation, checkpoint::read_generation_config(folder));
+  return Source{.folder = folder,
+                .index = {},
+                .config = std::move(config),
+                .generation = std::move(generation),
+                .quant = {},
+                .family = family,
+                .spec = std::move(spec),
+                .binding = {},
+                .prepared = std::move(opened),
+                .tokenizer = std::nullopt};
+}
+
 }  // namespace
 
 bool has_tokenizer(const std::filesystem::path& folder) {
@@ -41,8 +63,10 @@ Status check_folder(const std::filesystem::path& folder) {
                .found = there ? "no folder" : "nothing of that name"};
 }
 
-Result<Source> open_source(const std::filesystem::path& folder) {
+Result<Source> open_source(const std::filesystem::path& folder,
+                           prepared::Verification verification) {
   LODE_TRY_STATUS(check_folder(folder));
+  if (prepared::is_prepared(folder)) return open_prepared(folder, verification);
   LODE_TRY(checkpoint::HfConfig config, checkpoint::HfConfig::read(folder));
   LODE_TRY(const families::Family* family, families::find_family(config));
   LODE_TRY(families::ModelSpec spec, family->read_spec(config));
@@ -58,11 +82,29 @@ Result<Source> open_source(const std::filesystem::path& folder) {
                 .family = family,
                 .spec = std::move(spec),
                 .binding = std::move(binding),
+                .prepared = std::nullopt,
                 .tokenizer = std::nullopt};
 }
 
+Status check_not_prepared(const Source& source) {
+  if (!source.prepared) return {};
+  return Error{.code = Code::kUsage,
+               .thing = source.folder.string(),
+               .wanted = "a checkpoint as it was published",
+               .found = "one that `lode prepare` made"};
+}
+
+std::uint64_t source_bytes(const Source& source) {
+  return source.prepared ? source.prepared->data_bytes() : source.index.tensor_bytes();
+}
+
+std::size_t num_source_files(const Source& source) {
+  return source.prepared ? source.prepared->files.size() : source.index.shards().size();
+}
+
 std::uint64_t metadata_bytes(const Source& source) {
-  const std::uint64_t known = source.index.held_bytes() + source.binding.held_bytes();
+  const std::uint64_t prepared = source.prepared ? source.prepared->held_bytes() : 0;
+  const std::uint64_t known = source.index.held_bytes() + source.binding.held_bytes() + prepared;
   if (source.tokenizer) return known + source.tokenizer->held_bytes();
   std::error_code absent;
   const auto file_bytes = std::filesystem::file_size(source.folder / kTokenizerFile, absent);

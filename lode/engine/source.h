@@ -13,6 +13,7 @@
 #include "lode/checkpoint/tensor_index.h"
 #include "lode/families/family.h"
 #include "lode/loader/binding.h"
+#include "lode/prepared/checkpoint.h"
 #include "lode/text/tokenizer.h"
 
 namespace lode::engine {
@@ -28,6 +29,8 @@ struct Source {
   const families::Family* family = nullptr;
   families::ModelSpec spec;
   loader::Binding binding;
+  // A prepared checkpoint has this, and an index and a binding of nothing.
+  std::optional<prepared::Checkpoint> prepared;
   std::optional<text::Tokenizer> tokenizer;  // after open_tokenizer, where the folder has one
 };
 
@@ -37,11 +40,22 @@ bool has_tokenizer(const std::filesystem::path& folder);
 /// Errors: kInvalidSource where there is no such folder.
 Status check_folder(const std::filesystem::path& folder);
 
-/// Reads headers and configs of `folder`, and binds every tensor to its role.
+/// Reads headers and configs of `folder`, and binds every tensor to its role. In a prepared
+/// checkpoint, the index takes the place of both; `verification` says how much of it is trusted.
 ///
-/// Errors: kInvalidSource, kUnsupported or kIo from the rooms that read them.
+/// Errors: kInvalidSource, kUnsupported or kIo from the rooms that read them; kLayoutMismatch for a
+///         checkpoint that was prepared for something else.
 /// Memory: index and binding; see `metadata_bytes`.
-Result<Source> open_source(const std::filesystem::path& folder);
+Result<Source> open_source(const std::filesystem::path& folder,
+                           prepared::Verification verification = prepared::Verification::kHeader);
+
+/// For what needs tensors as they were published: preparing, measuring a load.
+/// Errors: kUsage where the source is a prepared checkpoint.
+Status check_not_prepared(const Source& source);
+
+/// Bytes of all tensors in the files, and the number of those files.
+std::uint64_t source_bytes(const Source& source);
+std::size_t num_source_files(const Source& source);
 
 /// What a source and its tokenizer hold for as long as the model runs, in bytes: exact for index
 /// and binding, and for a tokenizer that has been read; else text::tokenizer_bytes_bound.

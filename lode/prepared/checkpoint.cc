@@ -139,8 +139,9 @@ std::uint64_t Checkpoint::held_bytes() const {
 }
 
 bool is_prepared(const std::filesystem::path& folder) {
-  return is_there(folder / kManifestFile) || is_there(folder / kIndexFile) ||
-         is_there(folder / kJournal) || is_there(folder / data_file_name(0));
+  // Others have manifests, too; these names are ours.
+  return is_there(folder / kIndexFile) || is_there(folder / kJournal) ||
+         is_there(folder / data_file_name(0));
 }
 
 Result<Checkpoint> read_head(const std::filesystem::path& folder) {

@@ -1,0 +1,273 @@
+#include "lode/prepared/verify.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+#include "lode/base/bytes.h"
+#include "lode/base/fmt.h"
+#include "lode/cli/loaded_model.h"
+#include "lode/cli/program.h"
+#include "lode/cli/progress_view.h"
+#include "lode/cli/text_file.h"
+#include "lode/engine/source.h"
+#include "lode/json/json.h"
+#include "lode/loader/execute.h"
+#include "lode/loader/scan.h"
+#include "lode/parallel/ticker.h"
+#include "lode/prepared/compare.h"
+
+namespace lode::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Buffers and tables are small whatever the checkpoint.
+constexpr std::uint64_t kBudgetBytes = 2 * kGiB;
+
+struct VerifyOptions {
+  std::string folder;
+  std::string against;  // the source of a prepared checkpoint, or empty
+  std::uint32_t threads = 2;
+  std::string io = "auto";
+  std::string progress;
+  bool json = false;
+};
+
+// What was found, whichever kind of folder it is.
+struct Verdict {
+  std::string kind;  // "checkpoint", "prepared"
+  std::vector<Error> faults;
+  std::vector<std::string> notes;
+  std::vector<json::Member> counts;
+  std::uint64_t num_bytes = 0;
+  double seconds = 0;
+};
+
+// Shows how far it is, and passes Ctrl-C on.
+class Watch {
+  struct Key {};  // only `start` makes one
+
+ public:
+  Watch(Key, ProgressView::Form form, loader::Progress& progress)
+      : form_(form), progress_(progress) {}
+  /// Errors: kOther where the system gives no thread.
+  static Result<std::unique_ptr<Watch>> start(ProgressView::Form form, loader::Progress& progress) {
+    auto watch = std::make_unique<Watch>(Key{}, form, progress);
+    LODE_TRY(watch->ticker_, parallel::Ticker::start(std::chrono::milliseconds(100),
+                                                     [self = watch.get()] { self->tick(); }));
+    return watch;
+  }
+  ~Watch() {
+    ticker_.reset();
+    if (shown_) write_standard_error("\r\x1b[K");
+  }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+ private:
+  void tick() {
+    if (interrupted()) progress_.cancel.store(true);
+    const std::uint64_t finished = progress_.finished_bytes.load();
+    const std::uint64_t total = progress_.total_bytes.load();
+    if (form_ == ProgressView::Form::kNone || total == 0) return;
+    if (form_ == ProgressView::Form::kJson) {
+      write_standard_error(fmt::format(
+          "{}\n",
+          json::dump(json::object(
+              {{"phase", "verify"}, {"finished_bytes", finished}, {"total_bytes", total}}))));
+      return;
+    }
+    shown_ = true;
+    write_standard_error(fmt::format("\rverifying {:>3}%  {} of {}   ", finished * 100 / total,
+                                     human_bytes(finished), human_bytes(total)));
+  }
+
+  ProgressView::Form form_;
+  loader::Progress& progress_;
+  bool shown_ = false;
+  std::optional<parallel::Ticker> ticker_;  // last: ends first
+};
+
+loader::LoadPolicy policy_of(const VerifyOptions& options) {
+  loader::LoadPolicy policy;
+  policy.workers = options.threads;
+  policy.readers = std::max(options.threads, policy.readers);
+  return policy;
+}
+
+// Makes all of it again from the source; the first difference is a fault.
+Status compare(const VerifyOptions& options, Verdict& verdict, loader::Progress& progress) {
+  LODE_TRY(const engine::Source source, engine::open_source(options.against));
+  LODE_TRY_STATUS(engine::check_not_prepared(source));
+  LODE_TRY(const prepared::Checkpoint checkpoint,
+           prepared::open(options.folder, prepared::Verification::kNone));
+  loader::LoadPolicy policy = policy_of(options);
+  LODE_TRY(policy.io, io::parse_io_kind(options.io));
+  if (checkpoint.manifest.dense == "int8") policy.dense = loader::DenseFormat::kInt8;
+  LODE_TRY(const loader::LoadPlan plan,
+           loader::plan_load(source.binding, source.spec, source.index, policy));
+  memory::Ledger ledger(kBudgetBytes);
+  Status same = prepared::compare_with(checkpoint, plan, source.binding, ledger, &progress);
+  if (same || same.error().code != Code::kCheckFailed) return same;
+  verdict.faults.push_back(std::move(same).error());
+  return {};
+}
+
+Result<Verdict> verify_prepared(const VerifyOptions& options, loader::Progress& progress) {
+  memory::Ledger ledger(kBudgetBytes);
+  LODE_TRY(prepared::VerifyReport report,
+           prepared::verify(options.folder, options.threads, ledger, &progress));
+  Verdict verdict;
+  verdict.kind = "prepared";
+  verdict.faults = std::move(report.faults);
+  verdict.num_bytes = report.num_bytes;
+  verdict.counts = {{"companions", report.num_companions},
+                    {"files", report.num_files},
+                    {"chunks", report.num_chunks}};
+  if (options.against.empty()) return verdict;
+  if (verdict.faults.empty()) {
+    LODE_TRY_STATUS(compare(options, verdict, progress));
+  } else {
+    verdict.notes.emplace_back("not compared with its source: it has faults of its own");
+  }
+  return verdict;
+}
+
+void add_report(Verdict& verdict, const loader::ScanReport& report) {
+  for (const loader::ScanFault& fault : report.faults) {
+    verdict.faults.push_back({.code = Code::kInvalidSource,
+                              .thing = fault.tensor,
+                              .wanted = "numbers that a model can use",
+                              .found = fault.what,
+                              .where = fault.where});
+  }
+  verdict.num_bytes = report.num_bytes;
+  verdict.counts = {{"tensors", report.num_tensors},
+                    {"block_scales", report.num_scales},
+                    {"zero_scales", report.zero_scales},
+                    {"denormal_scales", report.denormal_scales},
+                    {"negative_scales", report.negative_scales},
+                    {"unequal_pairs", report.unequal_pairs}};
+  if (report.unequal_pairs > 0) {
+    verdict.notes.push_back(fmt::format(
+        "gate and up have different scales of the matrix in {} pairs, the first of {}; lode keeps "
+        "both, other engines take one for both",
+        report.unequal_pairs, report.first_unequal_pair));
+  }
+}
+
+Result<Verdict> verify_source(const VerifyOptions& options, loader::Progress& progress) {
+  Verdict verdict;
+  verdict.kind = "checkpoint";
+  auto source = engine::open_source(options.folder);
+  if (!source && source.error().code == Code::kInvalidSource) {
+    verdict.faults.push_back(std::move(source).error());
+    return verdict;
+  }
+  LODE_TRY_STATUS(source ? Status() : Status(source.error()));
+  loader::LoadPolicy policy = policy_of(options);
+  LODE_TRY(policy.io, io::parse_io_kind(options.io));
+  LODE_TRY(const loader::LoadPlan plan,
+           loader::plan_load(source->binding, source->spec, source->index, policy));
+  LODE_TRY(const std::unique_ptr<io::ReadEngine> engine, loader::make_engine(plan));
+  memory::Ledger ledger(kBudgetBytes);
+  LODE_TRY(const loader::ScanReport report,
+           loader::scan(source->binding, source->index, *engine, ledger, &progress));
+  add_report(verdict, report);
+  return verdict;
+}
+
+double bytes_per_second(const Verdict& verdict) {
+  return static_cast<double>(verdict.num_bytes) / std::max(verdict.seconds, 1e-6);
+}
+
+json::Value as_json(const Verdict& verdict, const std::string& folder) {
+  json::Array faults;
+  for (const Error& fault : verdict.faults) {
+    faults.push_back(json::object({{"thing", fault.thing},
+                                   {"wanted", fault.wanted},
+                                   {"found", fault.found},
+                                   {"where", fault.where}}));
+  }
+  json::Array notes;
+  for (const std::string& note : verdict.notes) notes.emplace_back(note);
+  return json::object({{"path", folder},
+                       {"kind", verdict.kind},
+                       {"passed", verdict.faults.empty()},
+                       {"faults", std::move(faults)},
+                       {"notes", std::move(notes)},
+                       {"counts", json::Value(json::Object(verdict.counts))},
+                       {"bytes", verdict.num_bytes},
+                       {"seconds", verdict.seconds},
+                       {"bytes_per_second", bytes_per_second(verdict)}});
+}
+
+void print_text(const Verdict& verdict) {
+  for (const Error& fault : verdict.faults) fmt::print("fault     {}\n", to_string(fault));
+  for (const std::string& note : verdict.notes) fmt::print("note      {}\n", note);
+  for (const json::Member& count : verdict.counts) {
+    fmt::print("{:<15} {}\n", count.first, json::dump(count.second));
+  }
+  fmt::print("looked at       {} in {:.2f} s ({}/s)\n", human_bytes(verdict.num_bytes),
+             verdict.seconds, human_bytes(static_cast<std::uint64_t>(bytes_per_second(verdict))));
+  fmt::print("{}\n",
+             verdict.faults.empty() ? "no fault" : fmt::format("{} faults", verdict.faults.size()));
+}
+
+Status verify(const VerifyOptions& options) {
+  LODE_TRY_STATUS(engine::check_folder(options.folder));
+  loader::Progress progress;
+  stop_on_interrupt();
+  const auto begin = Clock::now();
+  LODE_TRY(auto watch, Watch::start(ProgressView::form_of(options.progress), progress));
+  auto verdict = prepared::is_prepared(options.folder) ? verify_prepared(options, progress)
+                                                       : verify_source(options, progress);
+  watch.reset();
+  if (!verdict) return std::move(verdict).error();
+  verdict->seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  if (options.json) {
+    fmt::print("{}\n", json::dump(as_json(*verdict, options.folder), 2));
+  } else {
+    print_text(*verdict);
+  }
+  if (verdict->faults.empty()) return {};
+  return Error{.code = Code::kCheckFailed,
+               .thing = options.folder,
+               .wanted = "no fault",
+               .found = fmt::format("{}", verdict->faults.size()),
+               .hint = verdict->kind == "prepared" ? "prepare the checkpoint again"
+                                                   : "download the files again"};
+}
+
+}  // namespace
+
+void add_verify(Program& program) {
+  CLI::App* const command = add_command(
+      program, "verify",
+      "Looks at every byte: of a prepared checkpoint all sums, of a checkpoint all numbers. Names "
+      "each fault; exit status 12 where there is one",
+      "  lode verify OUT\n  lode verify OUT --against DIR\n  lode verify DIR --json\n");
+  const auto options = std::make_shared<VerifyOptions>();
+  command->add_option("DIR", options->folder, "Prepared checkpoint, or Hugging Face folder")
+      ->required();
+  command->add_option("--against", options->against,
+                      "Make a prepared checkpoint again from this folder and compare");
+  command->add_option("-t,--threads", options->threads, "Threads that read and reckon")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  command->add_option("--io", options->io, "How a Hugging Face folder is read; see `run`")
+      ->check(CLI::IsMember({"auto", "uring", "threads", "buffered"}))
+      ->capture_default_str();
+  command
+      ->add_option("--progress", options->progress,
+                   "text or json on standard error; default: text on a terminal, else none")
+      ->check(CLI::IsMember({"text", "json", "none"}));
+  command->add_flag("--json", options->json, "Print JSON");
+  command->callback(
+      [&program, options] { program.chosen = [options] { return verify(*options); }; });
+}
+
+}  // namespace lode::cli
