@@ -124,7 +124,7 @@ Status prepare(const PrepareOptions& options) {
   LODE_TRY(const memory::HeldProbe probe, memory::HeldProbe::make());
   LODE_TRY(const engine::Settings settings, settings_of(options));
   LODE_TRY(const memory::MachineMemory machine, memory::read_machine_memory());
-  LODE_TRY(const engine::Source source, engine::open_source(options.folder));
+  LODE_TRY(const engine::Source source, engine::open_source_to_prepare(options.folder));
   LODE_TRY(const engine::PrepareRun run,
            engine::plan_prepare(source, settings, machine, options.out,
                                 {.consume = options.consume, .force = options.force}));

@@ -5,6 +5,7 @@
 #include "lode/base/fmt.h"
 #include "lode/checkpoint/file_source.h"
 #include "lode/checkpoint/input_file.h"
+#include "lode/prepared/consume.h"
 #include "lode/prepared/model_fit.h"
 #include "lode/text/tokenizer.h"
 
@@ -67,6 +68,18 @@ Result<Source> open_source(const std::filesystem::path& folder,
                            prepared::Verification verification) {
   LODE_TRY_STATUS(check_folder(folder));
   if (prepared::is_prepared(folder)) return open_prepared(folder, verification);
+  LODE_TRY_STATUS(prepared::check_not_given_away(folder, {}));
+  return open_source_to_prepare(folder);
+}
+
+Result<Source> open_source_to_prepare(const std::filesystem::path& folder) {
+  LODE_TRY_STATUS(check_folder(folder));
+  if (prepared::is_prepared(folder)) {
+    return Error{.code = Code::kUsage,
+                 .thing = folder.string(),
+                 .wanted = "the folder of a checkpoint as it was published",
+                 .found = "one that lode prepare has made"};
+  }
   LODE_TRY(checkpoint::HfConfig config, checkpoint::HfConfig::read(folder));
   LODE_TRY(const families::Family* family, families::find_family(config));
   LODE_TRY(families::ModelSpec spec, family->read_spec(config));

@@ -49,6 +49,13 @@ Status check_folder(const std::filesystem::path& folder);
 Result<Source> open_source(const std::filesystem::path& folder,
                            prepared::Verification verification = prepared::Verification::kHeader);
 
+/// A checkpoint as it was published, for a preparation, which may have to go on from weights that
+/// it has given away in part: it looks for itself. Any other command is refused such a folder, as
+/// zeros would pass for weights there.
+///
+/// Errors: as open_source; kUsage for a folder that has been prepared.
+Result<Source> open_source_to_prepare(const std::filesystem::path& folder);
+
 /// For what needs tensors as they were published: preparing, measuring a load.
 /// Errors: kUsage where the source is a prepared checkpoint.
 Status check_not_prepared(const Source& source);

@@ -203,6 +203,9 @@ Result<Report> Work::run(memory::Ledger& ledger, loader::Progress* progress) {
   report.freed_bytes = consumer_.freed_bytes();
   if (status) status = finish();
   if (status) return report;
+  const Code code = status.error().code;
+  // Whoever only stops it loses nothing that was written.
+  if (code == Code::kInterrupted || code == Code::kPressure) static_cast<void>(writer.finish());
   // What was allocated and not filled goes back to the disk; a failure to do so changes nothing.
   if (journal_) static_cast<void>(writer.cut_to_written());
   return std::move(status).error();

@@ -87,6 +87,7 @@ TEST_P(EveryCall, ThatFailsEndsInAClearCodeAndIsGoneOnWith) {
   const Fault fault = GetParam();
   const bool full = testing::UnitTest::GetInstance()->current_test_suite()->name()[0] == 'F';
   if (full && std::getenv("LODE_FULL_TESTS") == nullptr) GTEST_SKIP() << "LODE_FULL_TESTS=1 does";
+  const FoldersInMemory in_memory;
   PreparedModel model(kSmall);
   std::set<std::string> seen;
   const auto shard = testing_support::read_text(model.shard());

@@ -44,6 +44,7 @@ bool prepare_and_kill(const PreparedModel& model, std::chrono::microseconds afte
 
 TEST(PrepareKilled, AtAnyInstantGoesOnToABitEqualResult) {
   if (testing_support::kSanitized) GTEST_SKIP() << "processes of sanitizers start too slowly";
+  const FoldersInMemory in_memory;
   const PreparedModel model(kModel);
   const auto begin = std::chrono::steady_clock::now();
   ASSERT_TRUE(model.prepare(kSmallUnits));
@@ -99,6 +100,7 @@ void change(const std::filesystem::path& shard, Change how, std::uint64_t at) {
 }
 
 TEST(PrepareChanged, SourceAtAnyInstantEndsInACodeOrAVerifiedResult) {
+  const FoldersInMemory in_memory;
   PreparedModel model(kModel);
   const std::string bytes = testing_support::read_text(model.shard());
   const auto begin = std::chrono::steady_clock::now();
