@@ -146,11 +146,15 @@ Consumer::Range Consumer::whole_blocks_around(std::size_t range_idx) const {
 Status Consumer::punch_stage(std::uint32_t stage_idx) {
   int descriptor = -1;
   std::uint32_t open_shard = std::numeric_limits<std::uint32_t>::max();
+  std::uint64_t punched_end = 0;  // of the open shard
   std::int64_t answer = 0;
   for (std::size_t i = 0; i < ranges_.size() && answer >= 0; ++i) {
     if (ranges_[i].stage_idx != stage_idx) continue;
-    const Range whole = whole_blocks_around(i);
+    Range whole = whole_blocks_around(i);
+    // Neighbours share a block: it is given back once.
+    if (whole.shard == open_shard) whole.begin_bytes = std::max(whole.begin_bytes, punched_end);
     if (whole.begin_bytes >= whole.end_bytes) continue;
+    punched_end = whole.end_bytes;
     if (whole.shard != open_shard) {
       if (descriptor >= 0) calls_->close(descriptor);
       open_shard = whole.shard;
