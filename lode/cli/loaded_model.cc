@@ -85,7 +85,9 @@ Result<engine::KernelFigures> kernel_figures(engine::LoadWatch& watch, const Loa
 Result<LoadedModel> start(engine::Source source, engine::RunPlan plan, const ModelOptions& options,
                           const memory::HeldProbe& probe) {
   LoadedModel loaded;
-  loaded.ledger = std::make_unique<memory::Ledger>(plan.budget.limit_bytes);
+  // With a hard limit nothing beyond the plan is to be had, whatever the budget would allow.
+  loaded.ledger = std::make_unique<memory::Ledger>(options.hard_limit ? plan.peak_bytes()
+                                                                      : plan.budget.limit_bytes);
   loaded.plan = std::move(plan);
   ProgressView view(ProgressView::form_of(options.progress), loaded.plan.load, load_progress);
   LODE_TRY(engine::LoadWatch watch,

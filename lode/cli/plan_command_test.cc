@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include "lode/base/fmt.h"
 #include "lode/cli/test_command.h"
 #include "lode/engine/run_plan.h"
 #include "tests/support/sanitizers.h"
