@@ -42,6 +42,11 @@ std::string command_help() {
   for (CLI::App* command : commands_of(program)) {
     text += fmt::format("{}## lode {}\n\n```\n{}\n```\n", text.empty() ? "" : "\n",
                         command->get_name(), without_ends(command->help("lode")));
+    const std::string name = "lode " + command->get_name();
+    for (CLI::App* below : command->get_subcommands([](const CLI::App*) { return true; })) {
+      text += fmt::format("\n## {} {}\n\n```\n{}\n```\n", name, below->get_name(),
+                          without_ends(below->help(name)));
+    }
   }
   return text;
 }
