@@ -20,11 +20,9 @@ struct LoadOptions {
 };
 
 // Kind, and what it is held against.
-constexpr std::pair<std::string_view, std::string_view> kRatios[] = {{"cold", "raw"},
-                                                                     {"cold", "buffered"},
-                                                                     {"buffered", "raw"},
-                                                                     {"warm", "copy"},
-                                                                     {"warm", "fresh"}};
+constexpr std::pair<std::string_view, std::string_view> kRatios[] = {
+    {"cold", "raw"},  {"cold", "buffered"}, {"buffered", "raw"},
+    {"warm", "ring"}, {"warm", "copy"},     {"warm", "fresh"}};
 
 double median(std::vector<double> numbers) {
   if (numbers.empty()) return 0;

@@ -37,6 +37,7 @@ struct PassKind {
 ///   cold      the load as its policy says, with the files out of the page cache
 ///   buffered  the same, through the page cache
 ///   warm      the load with the files in the page cache; not where memory has no room for both
+///   ring      the same files out of the page cache into a small ring and by memcpy into new memory
 ///   copy      as many bytes copied to memory that is there, by as many threads as load
 ///   fresh     the same to new memory, which the kernel must clear first
 struct LoadSpeed {

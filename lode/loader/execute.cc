@@ -44,14 +44,9 @@ Result<Transient> Load::make_transient() const {
 
 Status Load::run_stage(std::size_t stage_idx, Pipeline& pipeline, WeightSetBuilder& builder) const {
   const StagePlan& stage = plan.stages[stage_idx];
-  const std::uint64_t before = progress.finished_bytes.load(std::memory_order_relaxed);
   LODE_TRY(const WeightSetBuilder::Slabs slabs, builder.make_slabs(ledger, stage));
   OperationStream stream(plan, binding, stage_idx);
-  const Status status = pipeline.run(stream, slabs);
-  if (!status) return at(stage.name, status.error());
-  // Padding of records and pages is final with the last tensor.
-  progress.finished_bytes.store(before + stage.mapped_bytes, std::memory_order_relaxed);
-  return {};
+  return pipeline.run(stream, stage, slabs);
 }
 
 Result<WeightSet> Load::run() const {
@@ -70,6 +65,7 @@ Result<WeightSet> Load::run() const {
     }
     LODE_TRY_STATUS(run_stage(stage, *transient->pipeline, builder));
   }
+  LODE_TRY_STATUS(transient->pipeline->finish());
   ledger.begin_stage("seal");
   progress.stage_idx.store(static_cast<std::uint32_t>(plan.stages.size()),
                            std::memory_order_relaxed);

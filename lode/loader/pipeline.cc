@@ -11,6 +11,7 @@ Pipeline::Pipeline(const LoadPlan& plan, std::span<std::byte> ring, io::ReadEngi
     : plan_(plan), ring_(ring, plan.policy.num_slots), engine_(engine), progress_(progress) {}
 
 Pipeline::~Pipeline() {
+  (void)finish();  // nothing may be read into the ring any more
   ring_.close();
   workers_.clear();  // joins
 }
@@ -27,26 +28,40 @@ Status Pipeline::start(std::uint32_t num_workers) {
                .found = "none from the system"};
 }
 
-Status Pipeline::run(OperationStream& stream, const WeightSetBuilder::Slabs& slabs,
-                     WindowListener* listener) {
-  slabs_ = slabs;
-  listener_ = listener;
-  windows_.begin(listener);
-  bool more = true;
-  for (;;) {
-    look_for_stop();
-    if (more) more = fill_slots(stream);
-    if (reads_under_way_ > 0) {
-      take_completion();
-    } else if (!ring_.wait_for_free()) {
-      if (!more) break;
-      if (waiting_) listener_->wait_for_room();
-    }
+Status Pipeline::run(OperationStream& stream, const StagePlan& stage,
+                     const WeightSetBuilder::Slabs& slabs, WindowListener* listener) {
+  if (listener != nullptr) {
+    listener_ = listener;
+    windows_.begin(listener);
   }
+  stages_.emplace_back(stage, slabs);
+  feed(stream);
   waiting_.reset();
+  finish_load(stages_.back());
+  return listener != nullptr || stopping() ? finish() : Status{};
+}
+
+// Until every load has been asked for, or one has failed.
+void Pipeline::feed(OperationStream& stream) {
+  look_for_stop();
+  while (fill_slots(stream)) {
+    if (!take_anything() && waiting_) listener_->wait_for_room();
+    look_for_stop();
+  }
+}
+
+Status Pipeline::finish() {
+  while (take_anything()) look_for_stop();
   const std::scoped_lock lock(error_mutex_);
   if (error_) return *error_;
   return {};
+}
+
+// Waits for something to come back, read or emptied; false if nothing is under way.
+bool Pipeline::take_anything() {
+  if (reads_under_way_ == 0) return ring_.wait_for_free();
+  take_completion();
+  return true;
 }
 
 void Pipeline::look_for_stop() {
@@ -73,6 +88,8 @@ bool Pipeline::fill_slots(OperationStream& stream) {
       return waiting_.has_value();
     }
     windows_.add(*load);
+    stages_.back().add(*load);
+    ring_.slot(*idx).stage = &stages_.back();
     ring_.slot(*idx).load = *std::move(load);
     submit(*idx);
   }
@@ -99,7 +116,7 @@ void Pipeline::take_completion() {
   io::ReadCompletion done = engine_.wait();
   --reads_under_way_;
   Slot& slot = ring_.slot(done.ticket);
-  if (!done.status) fail(slot.sequence, std::move(done.status).error());
+  if (!done.status) fail(slot, std::move(done.status).error());
   if (--slot.reads_to_come > 0) return;
   if (stopping()) {
     ring_.give_back(done.ticket);
@@ -114,6 +131,7 @@ void Pipeline::work() {
     if (!stopping()) empty(slot);
     // Before the slot is free: when all are, every window has been told of.
     if (!stopping()) windows_.finish_load(slot.load.window);
+    if (!stopping()) finish_load(*slot.stage);
     ring_.give_back(*idx);
   }
 }
@@ -121,17 +139,26 @@ void Pipeline::work() {
 void Pipeline::empty(const Slot& slot) {
   for (const Operation& operation : slot.load.operations) {
     const Target& target = operation.target;
-    const auto slab = target.slab == Slab::kDense ? slabs_.dense : slabs_.bank;
+    const WeightSetBuilder::Slabs& slabs = slot.stage->slabs();
+    const auto slab = target.slab == Slab::kDense ? slabs.dense : slabs.bank;
     const Result<Met> met =
         transform(operation, slot.bytes, slab.subspan(target.offset_bytes, target.bytes));
     if (!met) {
       const Extent& scales = operation.scales.extent;
       const Extent& source = scales.bytes != 0 ? scales : operation.codes.extent;
-      return fail(slot.sequence, at(plan_.sources[source.shard].path, met.error()));
+      return fail(slot, at(plan_.sources[source.shard].path, met.error()));
     }
     if (met->negative_scales) progress_.negative_scales.store(true, std::memory_order_relaxed);
     progress_.finished_bytes.fetch_add(operation.finished_bytes, std::memory_order_relaxed);
   }
+}
+
+void Pipeline::finish_load(StageRun& stage) {
+  progress_.finished_bytes.fetch_add(stage.finish_one(), std::memory_order_relaxed);
+}
+
+void Pipeline::fail(const Slot& slot, Error error) {
+  fail(slot.sequence, at(slot.stage->plan().name, std::move(error)));
 }
 
 void Pipeline::fail(std::uint64_t sequence, Error error) {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -18,8 +19,8 @@
 namespace lode::loader {
 
 /// Disk -> slot -> final place. The caller's thread asks for reads, the engine fills slots, workers
-/// empty them. One stage at a time: `run` returns when the stage is done or has failed, and then
-/// nothing is under way.
+/// empty them. The disk does not wait between stages: the last loads of one are under way while the
+/// first of the next are asked for.
 class Pipeline {
  public:
   /// `ring` is cut into slots as the plan says; all that is given here must outlive this.
@@ -32,29 +33,41 @@ class Pipeline {
   /// Errors: kOther where the system gives no threads.
   Status start(std::uint32_t num_workers);
 
-  /// Errors: of the engine; of `transform`, with the file; those of check_may_go_on.
-  /// Of several errors, that of the earliest load. With a `listener` no window is begun before it
-  /// agrees, it hears of each that is finished, in order, and its error ends the run.
-  Status run(OperationStream& stream, const WeightSetBuilder::Slabs& slabs,
+  /// Asks for all loads of a stage. Without a `listener` it returns when the last has been asked
+  /// for: its slabs must live until `finish`. With one the stage is done when it returns; no window
+  /// is begun before the listener agrees, it hears of each that is finished, in order, and its
+  /// error ends the run. After an error nothing is under way.
+  ///
+  /// Errors: of the engine; of `transform`, with the file; both with the stage; those of
+  /// check_may_go_on. Of several errors, that of the earliest load.
+  Status run(OperationStream& stream, const StagePlan& stage, const WeightSetBuilder::Slabs& slabs,
              WindowListener* listener = nullptr);
 
+  /// Waits until nothing is under way.
+  /// Errors: those of `run`.
+  Status finish();
+
  private:
+  void feed(OperationStream& stream);
   bool fill_slots(OperationStream& stream);
   bool may_begin(const SlotLoad& load);
   void look_for_stop();
   void submit(std::size_t idx);
   void take_completion();
+  bool take_anything();
   void work();
   void empty(const Slot& slot);
+  void finish_load(StageRun& stage);
   void fail(std::uint64_t sequence, Error error);
+  void fail(const Slot& slot, Error error);
   bool stopping() const noexcept { return failed_.load(std::memory_order_acquire); }
 
   const LoadPlan& plan_;
   Ring ring_;
   io::ReadEngine& engine_;
   Progress& progress_;
-  WeightSetBuilder::Slabs slabs_;  // set while no slot is with a worker
-  WindowListener* listener_ = nullptr;
+  std::deque<StageRun> stages_;         // that have been begun; they stay where they are
+  WindowListener* listener_ = nullptr;  // changes only while nothing is under way
   WindowTracker windows_;
   std::optional<SlotLoad> waiting_;  // the first load of a window that may not begin yet
   std::uint64_t next_sequence_ = 0;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lode/loader/operation.h"
+#include "lode/loader/stage_run.h"
 
 namespace lode::loader {
 
@@ -17,6 +18,7 @@ namespace lode::loader {
 struct Slot {
   std::span<std::byte> bytes;
   SlotLoad load;
+  StageRun* stage = nullptr;   // that the load is of
   std::uint64_t sequence = 0;  // of the load; tells which of two errors came first
   std::uint64_t reads_to_come = 0;
 };

@@ -94,8 +94,7 @@ Status Stream::run_stage(std::size_t stage_idx, Pipeline& pipeline, Drain& drain
   }
   LODE_TRY(const WeightSetBuilder::Slabs slabs, drain.make_slabs(stage, stage_idx, options.start));
   OperationStream operations(plan, binding, stage_idx, options);
-  const Status status = pipeline.run(operations, slabs, &drain);
-  if (!status) return drain.status() ? at(stage.name, status.error()) : status;
+  LODE_TRY_STATUS(pipeline.run(operations, stage, slabs, &drain));
   std::uint64_t finished = 0;
   for (std::size_t i = 0; i <= stage_idx; ++i) finished += plan.stages[i].mapped_bytes;
   progress.finished_bytes.store(finished, std::memory_order_relaxed);
