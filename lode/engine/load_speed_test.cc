@@ -36,7 +36,7 @@ TEST(LoadSpeed, MeasuresEveryKindInEveryRound) {
   settings.available_bytes = 4 * kGiB;
   const auto speed = measure_load(source, settings);
   ASSERT_TRUE(speed) << to_string(speed.error());
-  ASSERT_EQ(speed->kinds.size(), 6U);
+  ASSERT_EQ(speed->kinds.size(), 7U);
   for (const PassKind& kind : speed->kinds) {
     EXPECT_EQ(kind.rounds.size(), 2U) << kind.name;
     EXPECT_FALSE(kind.how.empty()) << kind.name;
