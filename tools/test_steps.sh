@@ -117,9 +117,9 @@ machine_has() {  # isa
 
 # tests/e2e/*.sh, each a check of the `lode` command as a user runs it; exit 77 means skipped, its last
 # line why. They find the command in LODE, the maker of checkpoints in LODE_SYNTH, the model in LODE_MODEL.
-end_to_end() {
+end_to_end() {  # preset
   local script name status start log
-  export LODE=$PWD/build/release/lode LODE_SYNTH=$PWD/build/dev/lode-synth LODE_MODEL=$PWD/models/story-moe-nvfp4
+  export LODE=$PWD/build/$1/lode LODE_PRESET=$1 LODE_SYNTH=$PWD/build/dev/lode-synth LODE_MODEL=$PWD/models/story-moe-nvfp4
   if [ ! -x "$LODE" ]; then
     skip "end to end" "there is no lode command yet"
     return

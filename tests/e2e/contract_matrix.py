@@ -205,8 +205,9 @@ class Matrix:
                 if not any(self.options.only in Row(storage, layout, engine or "-", threads, 64).name()
                            for engine in engines for threads in THREADS):
                     continue
+                large = STACKED if layout == "stacked" else LARGE
                 make_model(self.options.synth, folder, storage, layout,
-                           STACKED if layout == "stacked" else LARGE)
+                           large if self.options.models == "large" else SMALL)
                 for engine in engines:
                     for threads in THREADS:
                         self.cell(folder, storage, layout, engine, threads)
@@ -272,14 +273,16 @@ def arguments():
     for name in ("lode", "synth", "driver"):
         parser.add_argument("--" + name, default=near.get(name), required=not near.get(name))
     parser.add_argument("--full", action="store_true", default=os.environ.get("LODE_FULL_TESTS") == "1")
-    parser.add_argument("--margins", action="store_true", help="also inside + 48 and + 32 MiB; --full does")
+    parser.add_argument("--margins", action="store_true", help="also inside + 48 and + 32 MiB; --full with large models does")
+    parser.add_argument("--models", choices=["small", "large"], default="large",
+                        help="with --full: of 100 MB, or of 1 GB and more")
     parser.add_argument("--only", default="", metavar="TEXT",
                         help='only cells with this in their name, such as "stacked uring 16 threads"')
     parser.add_argument("--formats", nargs="+", choices=FORMATS, default=list(FORMATS))
     parser.add_argument("--json", help="all rows and the summary into this file")
     parser.add_argument("--work", help="folder for the models, a few gigabytes; default: a temporary one")
     options = parser.parse_args()
-    options.margins = options.margins or options.full
+    options.margins = options.margins or options.full and options.models == "large"
     return options
 
 
