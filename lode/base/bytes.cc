@@ -1,5 +1,6 @@
 #include "lode/base/bytes.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -30,6 +31,13 @@ constexpr std::array kUnits = {
     Unit{"TB", 1000ULL * 1000 * 1000 * 1000},
 };
 
+// Capitals do not matter: nobody means bits.
+bool same_unit(std::string_view a, std::string_view b) {
+  const auto small = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [&](char x, char y) { return small(x) == small(y); });
+}
+
 Error not_a_size(std::string_view text) {
   return Error{.code = Code::kUsage,
                .thing = "size in bytes",
@@ -47,7 +55,7 @@ Result<std::uint64_t> parse_bytes(std::string_view text) {
   std::string_view unit(rest, static_cast<std::size_t>(end - rest));
   while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
   for (const Unit& known : kUnits) {
-    if (known.name != unit) continue;
+    if (!same_unit(known.name, unit)) continue;
     const double bytes = std::floor(number * static_cast<double>(known.bytes));
     if (!(bytes < 9.2e18)) return not_a_size(text);
     return static_cast<std::uint64_t>(bytes);
@@ -61,6 +69,10 @@ std::string human_bytes(std::uint64_t bytes) {
   if (bytes < kMiB) return fmt::format("{:.1f} KiB", value / static_cast<double>(kKiB));
   if (bytes < kGiB) return fmt::format("{:.1f} MiB", value / static_cast<double>(kMiB));
   return fmt::format("{:.2f} GiB", value / static_cast<double>(kGiB));
+}
+
+std::string count_of(std::uint64_t count, std::string_view thing) {
+  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
 }
 
 }  // namespace lode

@@ -43,4 +43,7 @@ Result<std::uint64_t> parse_bytes(std::string_view text);
 /// "1.50 GiB", "64.0 MiB", "512 B": for people. Exact counts go to JSON.
 std::string human_bytes(std::uint64_t bytes);
 
+/// "1 shard", "3 shards": a number of things whose names take an s.
+std::string count_of(std::uint64_t count, std::string_view thing);
+
 }  // namespace lode

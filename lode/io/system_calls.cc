@@ -28,6 +28,7 @@ FileStatus status_from(const struct stat& from) {
   return {.device = from.st_dev,
           .inode = from.st_ino,
           .bytes = static_cast<std::uint64_t>(from.st_size),
+          .disk_bytes = static_cast<std::uint64_t>(from.st_blocks) * 512,
           .links = from.st_nlink,
           .mtime_ns = to_ns(from.st_mtim),
           .ctime_ns = to_ns(from.st_ctim),
@@ -145,7 +146,7 @@ Error system_error(std::string_view path, std::string_view doing, std::int64_t a
   const bool full = number == ENOSPC || number == EDQUOT;
   return {.code = full ? Code::kNoSpace : Code::kIo,
           .thing = std::string(path),
-          .wanted = std::string(doing),
+          .wanted = "to " + std::string(doing),
           .found = std::strerror(number)};
 }
 

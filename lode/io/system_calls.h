@@ -15,6 +15,7 @@ struct FileStatus {
   std::uint64_t device = 0;
   std::uint64_t inode = 0;
   std::uint64_t bytes = 0;
+  std::uint64_t disk_bytes = 0;  // that it takes there: holes do not count
   std::uint64_t links = 0;
   std::int64_t mtime_ns = 0;
   std::int64_t ctime_ns = 0;
@@ -77,7 +78,7 @@ class SystemCalls {
 /// The system itself; stateless.
 SystemCalls& system_calls() noexcept;
 
-/// kIo for -errno `answer` while `doing` something with `path`; kNoSpace for a full disk.
+/// kIo for -errno `answer` where we wanted to `doing` something with `path`; kNoSpace for a full disk.
 Error system_error(std::string_view path, std::string_view doing, std::int64_t answer);
 
 }  // namespace lode::io

@@ -92,10 +92,25 @@ void Drain::wait_for_room() {
 void Drain::finished(const Window& window) {
   {
     const std::scoped_lock lock(mutex_);
-    slab_of(window).finished_bytes = window.end_bytes;
+    Passing& passing = slab_of(window);
+    passing.finished_bytes = window.end_bytes;
+    drop_before_start(passing);
     --windows_under_way_;
   }
   work_.notify_one();
+  left_.notify_all();
+}
+
+// What lies across the start is made as a whole, so the first window may reach back behind it: all
+// of that was taken by an earlier stream. No later window needs it.
+void Drain::drop_before_start(Passing& passing) {
+  if (passing.front_bytes >= passing.put_bytes || passing.finished_bytes < passing.put_bytes) {
+    return;
+  }
+  left_bytes_ += passing.put_bytes - passing.front_bytes;
+  passing.front_bytes = passing.put_bytes;
+  passing.buffer.pass(passing.put_bytes);
+  ++changes_;
 }
 
 Status Drain::status() {

@@ -79,6 +79,7 @@ class Drain final : public WindowListener {
                                         std::uint64_t start_bytes);
   // With the lock held:
   Passing& slab_of(const Window& window);
+  void drop_before_start(Passing& passing);
   std::optional<ChunkRun> next_run();
   void take_back(const ChunkRun& run);
 

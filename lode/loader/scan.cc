@@ -23,6 +23,8 @@ constexpr std::size_t kNumPieces = 8;  // under way at once
 // A piece lies in its slot as far behind a block's beginning as in its file.
 constexpr std::uint64_t kSlotBytes = kPieceBytes + 2 * io::kBlockBytes;
 constexpr std::uint64_t kMostMatrixScales = 64 * kMiB;  // of all tensors, kept to compare pairs
+// A node of the map, and what the allocator rounds up of it and of the bytes.
+constexpr std::uint64_t kKeptTensorBytes = 128;
 
 // A part of one tensor in a piece.
 struct Part {
@@ -98,6 +100,8 @@ class Scanner {
   Scanner(const Binding& binding, const checkpoint::TensorIndex& index, Progress& progress)
       : binding_(binding), index_(index), progress_(progress), uses_(binding, index) {}
 
+  /// At most what is kept of second-level scales.
+  std::uint64_t kept_bound_bytes() const;
   Status read(io::ReadEngine& engine, std::span<std::byte> ring);
   ScanReport report();
 
@@ -106,6 +110,7 @@ class Scanner {
   std::span<std::byte> place_of(std::size_t slot, std::span<std::byte> ring) const;
   void look_at(const Piece& piece, std::span<const std::byte> bytes);
   void look_at(const Part& part, std::span<const std::byte> bytes);
+  void keep(const Part& part, std::span<const std::byte> bytes);
   void describe(std::uint32_t position, const NumberCounts& counts);
   void compare_pairs();
   std::optional<float> matrix_scale(const MatrixSource& matrix) const;
@@ -187,13 +192,7 @@ void Scanner::look_at(const Part& part, std::span<const std::byte> bytes) {
       break;
     case NumberUse::kMatrixScales:
       count_numbers(kind.format, bytes, first, counts);
-      if (kept_bytes_ + bytes.size() <= kMostMatrixScales) {
-        std::vector<std::byte>& kept = scale_bytes_[part.position];
-        kept.resize(std::max<std::size_t>(kept.size(), part.tensor_offset + bytes.size()));
-        std::copy(bytes.begin(), bytes.end(),
-                  kept.begin() + static_cast<std::ptrdiff_t>(part.tensor_offset));
-        kept_bytes_ += bytes.size();
-      }
+      keep(part, bytes);
       break;
   }
   const bool positive = kind.use == NumberUse::kMatrixScales;
@@ -202,22 +201,49 @@ void Scanner::look_at(const Part& part, std::span<const std::byte> bytes) {
   }
 }
 
+// The whole of a tensor or nothing.
+void Scanner::keep(const Part& part, std::span<const std::byte> bytes) {
+  if (part.tensor_offset == 0) {
+    const std::uint64_t whole = index_.tensors()[part.position].bytes;
+    if (kept_bytes_ + whole > kMostMatrixScales) return;
+    scale_bytes_[part.position].resize(whole);
+    kept_bytes_ += whole;
+  }
+  const auto kept = scale_bytes_.find(part.position);
+  if (kept == scale_bytes_.end()) return;
+  std::copy(bytes.begin(), bytes.end(),
+            kept->second.begin() + static_cast<std::ptrdiff_t>(part.tensor_offset));
+}
+
+std::uint64_t Scanner::kept_bound_bytes() const {
+  std::uint64_t bytes = 0;
+  std::uint64_t num_tensors = 0;
+  for (const std::uint32_t position : uses_.in_file_order()) {
+    if (uses_.of(position).use != NumberUse::kMatrixScales) continue;
+    bytes += index_.tensors()[position].bytes;
+    num_tensors += 1;
+  }
+  return std::min(bytes, kMostMatrixScales) + num_tensors * kKeptTensorBytes;
+}
+
 void Scanner::describe(std::uint32_t position, const NumberCounts& counts) {
   const TensorRecord& tensor = index_.tensors()[position];
-  const auto add = [&](std::uint64_t count, std::uint64_t first, std::string_view what) {
+  const auto add = [&](std::uint64_t count, std::uint64_t first, std::string_view thing,
+                       std::string_view is_not) {
+    const bool one = count == 1;
     report_.faults.push_back(
         {checkpoint::printable(tensor.name),
-         fmt::format("{} {}, the first at {}", count, what, coordinate(tensor, first)),
+         fmt::format("{} that {} not {}, {} {}", count_of(count, thing), one ? "is" : "are", is_not,
+                     one ? "at" : "the first at", coordinate(tensor, first)),
          index_.shard_of(tensor).path});
   };
-  const bool scales = uses_.of(position).use != NumberUse::kNumbers;
+  const NumberUse use = uses_.of(position).use;
   if (counts.first_non_finite) {
     add(counts.non_finite, *counts.first_non_finite,
-        scales ? "scales that are not finite" : "numbers that are not finite");
+        use == NumberUse::kNumbers ? "number" : "scale", "finite");
   }
-  if (uses_.of(position).use == NumberUse::kMatrixScales && counts.first_not_positive) {
-    add(counts.not_positive, *counts.first_not_positive,
-        "scales of a matrix that are not above zero");
+  if (use == NumberUse::kMatrixScales && counts.first_not_positive) {
+    add(counts.not_positive, *counts.first_not_positive, "matrix scale", "above zero");
   }
 }
 
@@ -282,6 +308,9 @@ Result<ScanReport> scan(const Binding& binding, const checkpoint::TensorIndex& i
            memory::make_buffer(ledger, memory::Tag::kStaging, kNumPieces * kSlotBytes,
                                "ring of pieces that are looked at"));
   Scanner scanner(binding, index, told);
+  LODE_TRY(const memory::Reservation kept,
+           ledger.reserve(memory::Tag::kMetadata, scanner.kept_bound_bytes(),
+                          "second-level scales that are compared"));
   LODE_TRY_STATUS(scanner.read(engine, ring.mutate()));
   return scanner.report();
 }

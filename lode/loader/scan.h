@@ -38,7 +38,8 @@ struct ScanReport {
 /// Reads every byte of every tensor and looks at the numbers: weights, vectors and block scales
 /// must be finite, second-level scales finite and above zero. `progress` may be null.
 ///
-/// Memory: a ring of 16 MiB, 16 bytes a tensor, the faults.
+/// Memory: a ring of 16 MiB, 16 bytes a tensor, second-level scales with what keeps them apart (at
+///         most 64 MiB and 128 bytes a tensor of them), the faults.
 /// Errors: kOverBudget, kSourceChanged, kIo naming the file, kInterrupted. A bad number is none.
 Result<ScanReport> scan(const Binding& binding, const checkpoint::TensorIndex& index,
                         io::ReadEngine& engine, memory::Ledger& ledger,

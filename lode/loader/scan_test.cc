@@ -128,7 +128,7 @@ TEST_P(EveryStorageScan, NamesABadScaleOfAnExpert) {
   const Scanned scanned = scan_file(source, ledger);
   ASSERT_TRUE(scanned.report);
   ASSERT_EQ(scanned.report->faults.size(), 1U);
-  EXPECT_THAT(scanned.report->faults[0].what, HasSubstr("1 scales that are not finite"));
+  EXPECT_THAT(scanned.report->faults[0].what, HasSubstr("1 scale that is not finite"));
   EXPECT_THAT(scanned.report->faults[0].where, HasSubstr("model.safetensors"));
 }
 
@@ -162,10 +162,10 @@ TEST(Scan, NamesEveryFaultWithItsPlaceAndNotesPairsThatDiffer) {
   for (const ScanFault& fault : scanned.report->faults)
     all += fault.tensor + ": " + fault.what + "\n";
   EXPECT_EQ(scanned.report->faults.size(), 4U) << all;
-  EXPECT_THAT(all, HasSubstr("1 numbers that are not finite, the first at [3]"));
-  EXPECT_THAT(all, HasSubstr("1 numbers that are not finite, the first at [519]"));
+  EXPECT_THAT(all, HasSubstr("1 number that is not finite, at [3]"));
+  EXPECT_THAT(all, HasSubstr("1 number that is not finite, at [519]"));
   EXPECT_THAT(all, HasSubstr("not above zero"));
-  EXPECT_THAT(all, HasSubstr("scales that are not finite"));
+  EXPECT_THAT(all, HasSubstr("scale that is not finite"));
   EXPECT_GE(scanned.report->unequal_pairs, 1U);
   EXPECT_NE(scanned.report->first_unequal_pair, "");
 }

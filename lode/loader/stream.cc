@@ -17,6 +17,7 @@ using memory::StageUse;
 using memory::Tag;
 using memory::TagBytes;
 
+constexpr std::uint64_t kPageBytes = 4 * kKiB;
 constexpr std::uint64_t kWindowBytes = 4 * kMiB;
 constexpr std::uint64_t kMostCutBytes = 16 * kMiB;  // what slicing leaves open of one matrix
 constexpr std::uint64_t kDrainStackBytes = 256 * kKiB;
@@ -26,13 +27,20 @@ std::uint64_t& of(TagBytes& bytes, Tag tag) { return bytes[static_cast<std::size
 
 std::uint64_t stack_bytes(const LoadPlan& plan) { return plan.stack_bytes() + kDrainStackBytes; }
 
-// The most of the first window that lies before the start, where one begins within a matrix.
-std::uint64_t overlap_bytes(const StreamStart& start) {
-  return start.offset_bytes == 0 ? 0 : kMostCutBytes;
+// What a stage hands to the sink: whole pages of both slabs.
+std::uint64_t streamed_bytes(const StagePlan& stage) {
+  return align_up(stage.slab_bytes, kPageBytes) +
+         (stage.bank ? align_up(stage.bank->bytes(), kPageBytes) : 0);
 }
 
-std::uint64_t held_slab_bytes(const LoadPlan& plan, const StreamStart& start) {
-  return stream_room_bytes(plan) + overlap_bytes(start);
+// Of what a start leaves out.
+std::uint64_t streamed_before(const LoadPlan& plan, const StreamStart& start) {
+  std::uint64_t bytes = start.offset_bytes;
+  for (std::size_t i = 0; i < start.stage_idx; ++i) bytes += streamed_bytes(plan.stages[i]);
+  if (start.slab == Slab::kBank) {
+    bytes += align_up(plan.stages[start.stage_idx].slab_bytes, kPageBytes);
+  }
+  return bytes;
 }
 
 // What is held while bytes flow.
@@ -50,28 +58,15 @@ struct Stream {
   const StreamParts& parts;
   Progress& progress;
 
-  Status check_fits() const;
   Result<Transient> make_transient() const;
   Status run_stage(std::size_t stage_idx, Pipeline& pipeline, Drain& drain) const;
   Status run_stages(Drain& drain) const;
   Status run() const;
 };
 
-Status Stream::check_fits() const {
-  const auto stages = expected_stream_stages(plan, parts.start);
-  const std::uint64_t need = stages.front().peak_total_bytes;
-  const std::uint64_t have = parts.ledger.limit_bytes() - parts.ledger.held_bytes();
-  if (need <= have) return {};
-  return Error{.code = Code::kOverBudget,
-               .thing = "preparing the weights",
-               .wanted = fmt::format("{} bytes, whatever the model's size", need),
-               .found = fmt::format("{} of {} bytes free", have, parts.ledger.limit_bytes()),
-               .hint = fmt::format("a budget of {} bytes fits", need + parts.ledger.held_bytes())};
-}
-
 Result<Transient> Stream::make_transient() const {
   memory::Ledger& ledger = parts.ledger;
-  const std::uint64_t room = held_slab_bytes(plan, parts.start);
+  const std::uint64_t room = stream_room_bytes(plan);
   Transient transient;
   LODE_TRY(transient.ring, memory::make_buffer(ledger, Tag::kStaging, plan.ring_bytes(),
                                                "ring between disk and weights"));
@@ -95,9 +90,8 @@ Status Stream::run_stage(std::size_t stage_idx, Pipeline& pipeline, Drain& drain
   LODE_TRY(const WeightSetBuilder::Slabs slabs, drain.make_slabs(stage, stage_idx, options.start));
   OperationStream operations(plan, binding, stage_idx, options);
   LODE_TRY_STATUS(pipeline.run(operations, stage, slabs, &drain));
-  std::uint64_t finished = 0;
-  for (std::size_t i = 0; i <= stage_idx; ++i) finished += plan.stages[i].mapped_bytes;
-  progress.finished_bytes.store(finished, std::memory_order_relaxed);
+  progress.finished_bytes.store(streamed_before(plan, {.stage_idx = stage_idx + 1}),
+                                std::memory_order_relaxed);
   return {};
 }
 
@@ -119,12 +113,11 @@ Status Stream::run_stages(Drain& drain) const {
 }
 
 Status Stream::run() const {
-  LODE_TRY_STATUS(check_fits());
+  LODE_TRY_STATUS(check_stream_fits(plan, parts.start, parts.ledger));
   const StageGuard guard(parts.ledger);
-  std::uint64_t finished = 0;
-  for (std::size_t i = 0; i < parts.start.stage_idx; ++i) finished += plan.stages[i].mapped_bytes;
-  progress.finished_bytes.store(finished, std::memory_order_relaxed);
-  progress.total_bytes.store(plan.weight_bytes(), std::memory_order_relaxed);
+  progress.finished_bytes.store(streamed_before(plan, parts.start), std::memory_order_relaxed);
+  progress.total_bytes.store(streamed_before(plan, {.stage_idx = plan.stages.size()}),
+                             std::memory_order_relaxed);
   Drain drain(parts.sink, stream_room_bytes(plan));
   LODE_TRY_STATUS(drain.start());
   LODE_TRY_STATUS(run_stages(drain));
@@ -143,7 +136,7 @@ std::uint64_t stream_room_bytes(const LoadPlan& plan) noexcept {
 std::vector<StageUse> expected_stream_stages(const LoadPlan& plan, const StreamStart& start,
                                              const TagBytes& held_before) {
   const memory::BufferCost ring = memory::buffer_cost(plan.ring_bytes());
-  const std::uint64_t room = held_slab_bytes(plan, start);
+  const std::uint64_t room = stream_room_bytes(plan);
   TagBytes held = held_before;
   of(held, Tag::kStaging) += ring.tag_bytes + room;
   of(held, Tag::kPageTables) += ring.page_table_bytes + memory::page_table_bytes(room);
@@ -155,6 +148,19 @@ std::vector<StageUse> expected_stream_stages(const LoadPlan& plan, const StreamS
   const TagBytes& peak = uses.empty() ? held_before : held;
   uses.push_back({std::string(kLastStage), held_before, peak, memory::total(peak)});
   return uses;
+}
+
+Status check_stream_fits(const LoadPlan& plan, const StreamStart& start,
+                         const memory::Ledger& ledger) {
+  const auto stages = expected_stream_stages(plan, start);
+  const std::uint64_t need = stages.front().peak_total_bytes;
+  const std::uint64_t have = ledger.limit_bytes() - ledger.held_bytes();
+  if (need <= have) return {};
+  return Error{.code = Code::kOverBudget,
+               .thing = "preparing the weights",
+               .wanted = fmt::format("{} bytes, whatever the model's size", need),
+               .found = fmt::format("{} of {} bytes free", have, ledger.limit_bytes()),
+               .hint = fmt::format("a budget of {} bytes fits", need + ledger.held_bytes())};
 }
 
 Status stream(const LoadPlan& plan, const Binding& binding, const StreamParts& parts) {

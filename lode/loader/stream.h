@@ -30,7 +30,8 @@ struct StreamParts {
   StreamStart start{};
 };
 
-/// Bytes of slabs that a stream holds at most, whatever the sizes of tensors, stages and model.
+/// Bytes of slabs that a stream holds at most, whatever the sizes of tensors, stages and model, and
+/// wherever it begins.
 std::uint64_t stream_room_bytes(const LoadPlan& plan) noexcept;
 
 /// What the ledger will have recorded when `stream` has run, byte for byte: a stage for each of the
@@ -39,8 +40,14 @@ std::vector<memory::StageUse> expected_stream_stages(const LoadPlan& plan,
                                                      const StreamStart& start = {},
                                                      const memory::TagBytes& held_before = {});
 
+/// Whether a stream from `start` has what it needs.
+/// Errors: kOverBudget naming need and have.
+Status check_stream_fits(const LoadPlan& plan, const StreamStart& start,
+                         const memory::Ledger& ledger);
+
 /// Makes every byte that `execute` would make, and hands them to `sink` instead of keeping them:
-/// stage by stage, the dense slab and then the bank, chunk by chunk.
+/// stage by stage, the dense slab and then the bank, chunk by chunk. Its progress counts the bytes
+/// that the sink gets, those before the start included.
 ///
 /// Memory: ring, stacks and stream_room_bytes; no more for a large tensor, layer or model.
 /// Errors: as execute; those of the sink.

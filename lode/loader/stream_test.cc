@@ -175,7 +175,7 @@ INSTANTIATE_TEST_SUITE_P(Loader, EveryStorageStreamed,
                                          ExpertStorage::kMxfp4Interleaved, ExpertStorage::kFp8Block,
                                          ExpertStorage::kBf16, ExpertStorage::kBf16Transposed));
 
-TEST(Stream, HoldsNoMoreForALargeSlab) {
+TEST(Stream, HoldsNoMoreForALargeSlabOrToGoOnWithinOne) {
   if (testing_support::kSanitized) GTEST_SKIP() << "shadow memory is held, too";
   const Model model({ExpertStorage::kBf16Transposed, 1, 10, 2048, 1024, 6000, false}, 2 * kMiB);
   ASSERT_GT(model.plan.weight_bytes(), 150 * kMiB);
@@ -195,12 +195,33 @@ TEST(Stream, HoldsNoMoreForALargeSlab) {
   };
   const auto probe = memory::HeldProbe::make();
   ASSERT_TRUE(probe);
-  ProbeSink sink(*probe);
+  const std::uint64_t fresh = expected_stream_stages(model.plan).front().peak_total_bytes;
+  EXPECT_LE(fresh, 56 * kMiB);
+  for (const std::uint64_t chunk : {0, 1, 7, 11, 30}) {
+    ProbeSink sink(*probe);
+    memory::Ledger ledger(kRoomy);
+    const StreamStart start{1, Slab::kBank, chunk * ChunkRun::kChunkBytes};
+    const Status status = model.run(sink, ledger, chunk == 0 ? StreamStart{} : start);
+    ASSERT_TRUE(status) << to_string(status.error());
+    EXPECT_EQ(ledger.peak_bytes(), fresh);
+    EXPECT_LT(sink.most, fresh + 8 * kMiB) << "from chunk " << chunk;
+  }
+}
+
+TEST(Stream, HasProgressOfWhatItsSinkGetsWhereverItBegins) {
+  const Model model({ExpertStorage::kNvfp4, 2, 4, 512, 256, 512, false}, 64 * kKiB);
+  CollectSink whole;
   memory::Ledger ledger(kRoomy);
-  const Status status = model.run(sink, ledger);
-  ASSERT_TRUE(status) << to_string(status.error());
-  EXPECT_LT(sink.most, ledger.peak_bytes() + 8 * kMiB);
-  EXPECT_LE(ledger.peak_bytes(), 56 * kMiB);
+  ASSERT_TRUE(model.run(whole, ledger));
+  std::uint64_t bytes = 0;
+  for (const auto& [key, slab] : whole.slabs) bytes += slab.size();
+  for (const StreamStart& start : {StreamStart{}, StreamStart{.stage_idx = 2}}) {
+    CollectSink sink(start);
+    Progress progress;
+    ASSERT_TRUE(model.run(sink, ledger, start, &progress));
+    EXPECT_EQ(progress.total_bytes, bytes);
+    EXPECT_EQ(progress.finished_bytes, bytes);
+  }
 }
 
 TEST(Stream, EndsWithTheErrorOfItsSinkWheneverThatFails) {

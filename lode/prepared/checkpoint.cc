@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 #include <utility>
 
 #include "lode/base/fmt.h"
@@ -122,8 +121,9 @@ Result<Verification> parse_verification(std::string_view word) {
 }
 
 std::uint64_t Checkpoint::data_bytes() const {
-  return std::accumulate(manifest.data_file_bytes.begin(), manifest.data_file_bytes.end(),
-                         std::uint64_t{0});
+  std::uint64_t bytes = 0;
+  for (const Section& section : index.sections) bytes += section.bytes;
+  return bytes;
 }
 
 std::uint64_t Checkpoint::held_bytes() const {

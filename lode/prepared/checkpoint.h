@@ -31,7 +31,7 @@ struct Checkpoint {
   Index index;
   std::vector<io::SourceFile> files;  // weights-00000.bin, ... as they were when opened
 
-  std::uint64_t data_bytes() const;  // of all data files
+  std::uint64_t data_bytes() const;  // of all sections; holes between them do not count
   std::uint64_t held_bytes() const;  // of this value, for the ledger's metadata
 };
 

@@ -48,6 +48,11 @@ class DataFiles {
   std::vector<int> descriptors_;
 };
 
+std::uint64_t bytes_of_chunk(const Index& index, std::uint64_t chunk) {
+  const Section& section = section_of(index, chunk);
+  return std::min(kChunkBytes, section.bytes - (chunk - section.first_chunk) * kChunkBytes);
+}
+
 std::vector<std::uint64_t> chosen_chunks(const Index& index, const ChunkCheck& check) {
   std::vector<std::uint64_t> chunks;
   const auto is_without = [&check](const Section& section) {
@@ -199,7 +204,8 @@ Result<ChunkReport> check_chunks(const Checkpoint& checkpoint, const ChunkCheck&
   pool.run(chunks.size(), [&](std::size_t task, std::size_t worker) {
     if (told.cancel.load(std::memory_order_relaxed)) return;
     checker.look_at(chunks[task], buffers.subspan(worker * kCheckBufferBytes, kCheckBufferBytes));
-    told.finished_bytes.fetch_add(kChunkBytes, std::memory_order_relaxed);
+    told.finished_bytes.fetch_add(bytes_of_chunk(checkpoint.index, chunks[task]),
+                                  std::memory_order_relaxed);
   });
   if (told.cancel.load()) return Error{.code = Code::kInterrupted, .thing = "looking at the sums"};
   return std::move(checker).report();

@@ -75,10 +75,9 @@ Status check_not_given_away(const std::filesystem::path& source, const std::file
 }
 
 Result<Consumer> Consumer::plan(const Input& input, const std::filesystem::path& out,
-                                io::SystemCalls& calls, Journal& journal) {
+                                io::SystemCalls& calls) {
   Consumer consumer;
   consumer.calls_ = &calls;
-  consumer.journal_ = &journal;
   consumer.source_ = input.folder;
   consumer.out_ = out;
   for (const checkpoint::Shard& shard : input.index.shards()) {

@@ -29,7 +29,9 @@ class Consumer {
 
   /// Errors: kUsage for a shard that is a link or has several names: others may need it.
   static Result<Consumer> plan(const Input& input, const std::filesystem::path& out,
-                               io::SystemCalls& calls, Journal& journal);
+                               io::SystemCalls& calls);
+  /// The journal that is told before blocks are given back.
+  void set_journal(Journal& journal) { journal_ = &journal; }
 
   /// Told how many chunks of the output are on the disk: gives back what they were made from.
   /// Errors: kIo, kNoSpace.

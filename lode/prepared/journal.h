@@ -44,6 +44,8 @@ struct JournalState {
   std::vector<std::uint32_t> chunk_crcs;  // of the chunks that are done, from the first on
   std::optional<std::uint64_t> holes_up_to_stage;
   std::uint64_t end_bytes = 0;  // of the last whole record
+
+  friend bool operator==(const JournalState&, const JournalState&) = default;
 };
 
 /// Reads as far as records are whole and follow on each other. Nothing where not even the header

@@ -51,20 +51,50 @@ Result<std::optional<JournalState>> read_state(const OutputFile& journal) {
   return read_journal(std::span(bytes).first(count));
 }
 
+Status check_ours(const std::filesystem::path& out, const std::vector<std::string>& names,
+                  bool force) {
+  const bool ours = holds(names, kJournalFile) || (force && holds(names, kManifestFile));
+  if (names.empty() || ours) return {};
+  return Error{.code = Code::kUsage,
+               .thing = out.string(),
+               .wanted = "an empty folder, or one that lode prepare has begun to fill",
+               .found = fmt::format("\"{}\" in it", names.front())};
+}
+
 }  // namespace
+
+Result<OutState> look_at_out(io::SystemCalls& calls, const std::filesystem::path& out, bool force) {
+  LODE_TRY(const std::vector<std::string> names, names_in(out));
+  LODE_TRY_STATUS(check_ours(out, names, force));
+  OutState state;
+  for (const std::string& name : names) {
+    io::FileStatus file;
+    if (!is_data_file(name) || calls.status_of((out / name).string(), file) < 0) continue;
+    state.data_disk_bytes += file.disk_bytes;
+  }
+  if (!holds(names, kJournalFile)) return state;
+  LODE_TRY(const OutputFile journal,
+           OutputFile::open_to_read(calls, (out / kJournalFile).string()));
+  LODE_TRY(state.journal, read_state(journal));
+  return state;
+}
+
+std::filesystem::path nearest_folder(const std::filesystem::path& out) {
+  std::error_code fault;
+  std::filesystem::path folder = std::filesystem::absolute(out, fault).lexically_normal();
+  while (!std::filesystem::is_directory(folder, fault) && folder.has_relative_path()) {
+    folder = folder.parent_path();
+  }
+  return folder;
+}
 
 Result<OutFolder> OutFolder::take(io::SystemCalls& calls, const std::filesystem::path& out,
                                   bool force) {
   LODE_TRY(const std::vector<std::string> names, names_in(out));
-  const bool ours = holds(names, kJournalFile) || (force && holds(names, kManifestFile));
-  if (!names.empty() && !ours) {
-    return Error{.code = Code::kUsage,
-                 .thing = out.string(),
-                 .wanted = "an empty folder, or one that lode prepare has begun to fill",
-                 .found = fmt::format("\"{}\" in it", names.front())};
-  }
+  LODE_TRY_STATUS(check_ours(out, names, force));
   LODE_TRY_STATUS(make_folder(calls, out.string()));
   OutFolder folder;
+  folder.is_new = !holds(names, kJournalFile);
   LODE_TRY(folder.journal,
            OutputFile::open(calls, (out / kJournalFile).string(), OutputFile::Way::kBuffered));
   LODE_TRY_STATUS(folder.journal.lock());

@@ -12,10 +12,24 @@
 
 namespace lode::prepared {
 
+/// A folder as it is before anything is written to it.
+struct OutState {
+  std::optional<JournalState> journal;  // of an earlier run
+  std::uint64_t data_disk_bytes = 0;    // that its data files take
+};
+
+/// Looks at a folder that may be prepared into; writes nothing.
+/// Errors: kUsage where it holds something that is not of a preparation; kIo.
+Result<OutState> look_at_out(io::SystemCalls& calls, const std::filesystem::path& out, bool force);
+
+/// The folder itself, or what of its path there is.
+std::filesystem::path nearest_folder(const std::filesystem::path& out);
+
 /// A folder that we have taken to write to: nobody else can while `journal` is open.
 struct OutFolder {
   OutputFile journal;                 // open and locked
   std::optional<JournalState> state;  // of an earlier run
+  bool is_new = false;                // there was no journal
 
   /// Makes the folder where there is none.
   /// Errors: kUsage where it holds something that is not of a preparation; kIo where another

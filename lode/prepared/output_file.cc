@@ -78,6 +78,12 @@ Result<OutputFile> OutputFile::open(io::SystemCalls& calls, std::string path, Wa
   return file;
 }
 
+Result<OutputFile> OutputFile::open_to_read(io::SystemCalls& calls, std::string path) {
+  const int descriptor = again([&] { return calls.open(path, O_RDONLY | O_NONBLOCK, 0); });
+  if (descriptor < 0) return io::system_error(path, "open it", descriptor);
+  return OutputFile(calls, std::move(path), descriptor);
+}
+
 Status OutputFile::write(std::span<const std::byte> bytes, std::uint64_t offset_bytes) {
   LODE_CHECK(!direct_ || is_whole_pages(bytes, offset_bytes), "direct writes are whole pages");
   std::size_t done = 0;

@@ -27,6 +27,10 @@ class OutputFile {
   /// Errors: kIo, kNoSpace naming the file.
   static Result<OutputFile> open(io::SystemCalls& calls, std::string path, Way way);
 
+  /// Opens a file that is there, and never writes to it.
+  /// Errors: kIo naming the file.
+  static Result<OutputFile> open_to_read(io::SystemCalls& calls, std::string path);
+
   bool is_open() const noexcept { return descriptor_ >= 0; }
   const std::string& path() const noexcept { return path_; }
 

@@ -59,9 +59,15 @@ class Work final : public Preparation {
 
  private:
   Status look_at_finished(const Manifest& there);
-  Status begin_or_go_on();
+  Status look_at_begun();
   Status check_room() const;
-  Status stream(SectionWriter& writer, memory::Ledger& ledger, loader::Progress* progress);
+  Status check_fits(const memory::Ledger& ledger) const;
+  Status begin();
+  Status make_journal(OutFolder folder);
+  loader::LoadPlan stream_plan() const;
+  Status stream(SectionWriter& writer, io::ReadEngine& engine, memory::Ledger& ledger,
+                loader::Progress* progress);
+  Error stopped(const SectionWriter& writer, Error error) const;
   Status finish();
 
   Input input_;
@@ -71,6 +77,8 @@ class Work final : public Preparation {
   Index index_;
   Manifest manifest_;
   Fingerprint fingerprint_;
+  OutState out_state_;
+  bool goes_on_ = false;  // where an earlier run was stopped
   std::optional<Journal> journal_;
   Consumer consumer_;
   std::uint64_t done_chunks_ = 0;
@@ -85,7 +93,7 @@ Status Work::look() {
   fingerprint_ = fingerprint_of(manifest_, index_);
   LODE_TRY(const std::optional<Manifest> there, read_manifest(out_, options_.force));
   if (there && !options_.force) return look_at_finished(*there);
-  LODE_TRY_STATUS(begin_or_go_on());
+  LODE_TRY_STATUS(look_at_begun());
   return check_room();
 }
 
@@ -105,36 +113,31 @@ Status Work::look_at_finished(const Manifest& there) {
                .hint = "name another folder, or --force to prepare into this one again"};
 }
 
-Status Work::begin_or_go_on() {
-  LODE_TRY(OutFolder folder, OutFolder::take(calls_, out_, options_.force));
-  const bool again = folder.state && !options_.force;
-  if (again) {
-    LODE_TRY_STATUS(check_same(*folder.state, fingerprint_, out_.string()));
-  }
-  const bool holes = again && folder.state->holes_up_to_stage.has_value();
-  LODE_TRY_STATUS(check_not_given_away(input_.folder, again ? out_ : std::filesystem::path()));
-  if (again) {
-    done_chunks_ = folder.state->chunk_crcs.size();
+Status Work::look_at_begun() {
+  LODE_TRY(out_state_, look_at_out(calls_, out_, options_.force));
+  goes_on_ = out_state_.journal && !options_.force;
+  LODE_TRY_STATUS(check_not_given_away(input_.folder, goes_on_ ? out_ : std::filesystem::path()));
+  bool holes = false;
+  if (goes_on_) {
+    const JournalState& journal = *out_state_.journal;
+    LODE_TRY_STATUS(check_same(journal, fingerprint_, out_.string()));
+    done_chunks_ = journal.chunk_crcs.size();
     LODE_CHECK(done_chunks_ <= index_.num_chunks(), "a journal of the same index");
-    std::copy(folder.state->chunk_crcs.begin(), folder.state->chunk_crcs.end(),
-              index_.chunk_crcs.begin());
-    journal_ = Journal::resume(std::move(folder.journal), *folder.state);
-  } else {
-    // The journal first: an old one must not speak of files that are gone.
-    LODE_TRY(journal_,
-             Journal::create(std::move(folder.journal), fingerprint_, index_.num_chunks()));
-    LODE_TRY_STATUS(clear_folder(calls_, out_));
+    std::copy(journal.chunk_crcs.begin(), journal.chunk_crcs.end(), index_.chunk_crcs.begin());
+    holes = journal.holes_up_to_stage.has_value();
   }
-  if (options_.consume || holes) {
-    LODE_TRY(consumer_, Consumer::plan(input_, out_, calls_, *journal_));
-  }
-  return SectionWriter(calls_, out_.string(), index_, *journal_, done_chunks_).cut_to_written();
+  if (!options_.consume && !holes) return {};
+  LODE_TRY(consumer_, Consumer::plan(input_, out_, calls_));
+  return {};
 }
 
 Status Work::check_room() const {
-  const std::int64_t answer = calls_.free_bytes(out_.string());
-  if (answer < 0) return io::system_error(out_.string(), "ask for free space", answer);
-  const auto free = static_cast<std::uint64_t>(answer);
+  const std::string folder = nearest_folder(out_).string();
+  const std::int64_t answer = calls_.free_bytes(folder);
+  if (answer < 0) return io::system_error(folder, "ask for free space", answer);
+  // Room that data files have and the chunks that are done do not need is free or taken again.
+  const std::uint64_t kept = std::min(done_bytes(), out_state_.data_disk_bytes);
+  const std::uint64_t free = static_cast<std::uint64_t>(answer) + out_state_.data_disk_bytes - kept;
   const std::uint64_t rest = companion_bytes(input_.folder) + 2 * table_bytes() + kMiB;
   const std::uint64_t need = consumer_.most_needed_bytes(index_, done_chunks_) + rest;
   if (need <= free) return {};
@@ -146,6 +149,43 @@ Status Work::check_room() const {
                .hint = options_.consume ? "make room and call again"
                                         : "make room and call again, or --consume gives the "
                                           "source's space back as it goes"};
+}
+
+Status Work::check_fits(const memory::Ledger& ledger) const {
+  return loader::check_stream_fits(input_.plan, stream_start(index_, done_chunks_), ledger);
+}
+
+// From here on OUT is another one.
+Status Work::begin() {
+  LODE_TRY(OutFolder folder, OutFolder::take(calls_, out_, options_.force));
+  if (folder.state != out_state_.journal) {
+    return Error{.code = Code::kIo,
+                 .thing = out_.string(),
+                 .wanted = "the folder that was looked at",
+                 .found = "another lode prepare has been at work there since",
+                 .hint = "call again"};
+  }
+  if (goes_on_) {
+    journal_ = Journal::resume(std::move(folder.journal), *folder.state);
+  } else {
+    // The journal first: an old one must not speak of files that are gone.
+    LODE_TRY_STATUS(make_journal(std::move(folder)));
+    LODE_TRY_STATUS(clear_folder(calls_, out_));
+  }
+  if (consumer_.is_at_work()) consumer_.set_journal(*journal_);
+  return SectionWriter(calls_, out_.string(), index_, *journal_, done_chunks_).cut_to_written();
+}
+
+// One that could not be made does not stay: it says nothing.
+Status Work::make_journal(OutFolder folder) {
+  const bool is_new = folder.is_new;
+  auto journal = Journal::create(std::move(folder.journal), fingerprint_, index_.num_chunks());
+  if (journal) {
+    journal_ = *std::move(journal);
+    return {};
+  }
+  if (is_new) static_cast<void>(remove_file(calls_, (out_ / kJournalFile).string()));
+  return std::move(journal).error();
 }
 
 // Index and sums, their bytes when they are written, and the manifest.
@@ -161,17 +201,21 @@ std::vector<memory::StageUse> Work::expected_stages(const memory::TagBytes& held
   return loader::expected_stream_stages(input_.plan, stream_start(index_, done_chunks_), held);
 }
 
-Status Work::stream(SectionWriter& writer, memory::Ledger& ledger, loader::Progress* progress) {
+loader::LoadPlan Work::stream_plan() const {
   loader::LoadPlan plan = input_.plan;
   // Holes that we punch change the times of the files.
   for (io::SourceFile& source : plan.sources) source.times_count = !consumer_.is_at_work();
-  LODE_TRY(const auto engine, loader::make_engine(plan));
+  return plan;
+}
+
+Status Work::stream(SectionWriter& writer, io::ReadEngine& engine, memory::Ledger& ledger,
+                    loader::Progress* progress) {
   if (done_chunks_ > 0) LODE_TRY_STATUS(consumer_.give_back(index_, done_chunks_));
   writer.set_unit_bytes(options_.unit_bytes);
   writer.on_durable([this](std::uint64_t chunks) { return consumer_.give_back(index_, chunks); });
   LODE_TRY_STATUS(
-      loader::stream(plan, input_.binding,
-                     {ledger, *engine, writer, progress, stream_start(index_, done_chunks_)}));
+      loader::stream(input_.plan, input_.binding,
+                     {ledger, engine, writer, progress, stream_start(index_, done_chunks_)}));
   return writer.finish();
 }
 
@@ -193,22 +237,40 @@ Status Work::finish() {
 }
 
 Result<Report> Work::run(memory::Ledger& ledger, loader::Progress* progress) {
-  Report report{.output_bytes = output_bytes()};
+  Report report{.output_bytes = output_bytes(), .reading = {}};
   if (finished_) return report;
   LODE_TRY(const memory::Reservation tables,
            ledger.reserve(Tag::kMetadata, table_bytes(), "index of the prepared checkpoint"));
+  LODE_TRY_STATUS(check_fits(ledger));
+  const loader::LoadPlan plan = stream_plan();
+  LODE_TRY(const auto engine, loader::make_engine(plan));
+  report.reading = engine->description();
+  LODE_TRY_STATUS(begin());
   SectionWriter writer(calls_, out_.string(), index_, *journal_, done_chunks_);
-  Status status = stream(writer, ledger, progress);
+  Status status = stream(writer, *engine, ledger, progress);
   report.written_bytes = writer.written_bytes();
   report.freed_bytes = consumer_.freed_bytes();
   if (status) status = finish();
   if (status) return report;
   const Code code = status.error().code;
+  const bool only_stopped = code == Code::kInterrupted || code == Code::kPressure;
   // Whoever only stops it loses nothing that was written.
-  if (code == Code::kInterrupted || code == Code::kPressure) static_cast<void>(writer.finish());
+  if (only_stopped) static_cast<void>(writer.finish());
   // What was allocated and not filled goes back to the disk; a failure to do so changes nothing.
   if (journal_) static_cast<void>(writer.cut_to_written());
+  if (only_stopped) return stopped(writer, std::move(status).error());
   return std::move(status).error();
+}
+
+Error Work::stopped(const SectionWriter& writer, Error error) const {
+  error.thing = "preparing " + out_.string();
+  error.wanted = {};
+  error.found = fmt::format("stopped after {} of {}",
+                            human_bytes(bytes_before(index_, writer.durable_chunks())),
+                            human_bytes(output_bytes()));
+  error.where = {};
+  error.hint = "the same command goes on from there";
+  return error;
 }
 
 }  // namespace

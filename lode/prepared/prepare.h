@@ -39,6 +39,7 @@ struct Report {
   std::uint64_t output_bytes = 0;   // of all data files
   std::uint64_t written_bytes = 0;  // of them, by this run
   std::uint64_t freed_bytes = 0;    // of the sources, by this run
+  std::string reading;              // how the sources were read, in the words of the engine
 };
 
 /// One preparation of a checkpoint, from the first byte or from where an earlier one was stopped.
@@ -48,8 +49,8 @@ struct Report {
 /// the same call goes on from the last unit that was on the disk.
 class Preparation {
  public:
-  /// Looks at OUT and takes it: decides whether to begin, to go on, or that all is done. Nothing of
-  /// the sources but headers is read.
+  /// Looks at OUT: decides whether to begin, to go on, or that all is done. Nothing of the sources
+  /// but headers is read, and nothing is written: whatever is refused leaves OUT as it was.
   ///
   /// Errors: kUsage where OUT is the source, lies in it, or holds something else, or something
   ///         begun with other settings; kSourceChanged where it was begun from other files;
@@ -72,10 +73,13 @@ class Preparation {
   virtual std::vector<memory::StageUse> expected_stages(
       const memory::TagBytes& held_before = {}) const = 0;
 
-  /// Does the work.
+  /// Takes OUT and does the work. What OUT had of an earlier preparation that is not gone on with
+  /// is dropped only now.
   ///
   /// Memory: that of loader::stream, and the index.
-  /// Errors: those of loader::stream; kNoSpace, kIo naming file and call. OUT can be gone on with.
+  /// Errors: kOverBudget before anything is written; kIo where another preparation is at work in
+  ///         OUT; those of loader::stream; kNoSpace, kIo naming file and call. OUT can be gone on
+  ///         with.
   virtual Result<Report> run(memory::Ledger& ledger, loader::Progress* progress = nullptr) = 0;
 };
 

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
+#include "lode/prepared/consume.h"
 #include "lode/prepared/prepare_test_support.h"
 
 namespace lode::prepared {
@@ -81,11 +84,75 @@ TEST(Prepare, IntoTheSourceOrAFolderOfAnotherKindIsRefused) {
 
 TEST(Prepare, AtOnceIntoOneFolderIsRefused) {
   const PreparedModel model;
-  const auto first = model.open();
-  ASSERT_TRUE(first);
-  const auto second = model.open();
-  ASSERT_FALSE(second);
-  EXPECT_THAT(to_string(second.error()), HasSubstr("another lode prepare"));
+  class Meanwhile final : public io::SystemCalls {
+   public:
+    explicit Meanwhile(const PreparedModel& model) : model_(model) {}
+    int rename(const std::string& from, const std::string& to) override {
+      if (!second) second = model_.prepare();
+      return io::SystemCalls::rename(from, to);
+    }
+    std::optional<Result<Report>> second;
+
+   private:
+    const PreparedModel& model_;
+  } calls(model);
+  ASSERT_TRUE(model.prepare({}, calls));
+  ASSERT_TRUE(calls.second);
+  ASSERT_FALSE(*calls.second);
+  EXPECT_THAT(to_string(calls.second->error()), HasSubstr("another lode prepare"));
+  model.expect_whole();
+}
+
+class SmallDisk final : public io::SystemCalls {
+ public:
+  std::int64_t free_bytes(const std::string&) override { return 1 << 20; }
+};
+
+TEST(Prepare, ThatIsRefusedMakesNothing) {
+  PreparedModel model;
+  SmallDisk small;
+  EXPECT_EQ(model.prepare({}, small).error().code, Code::kNoSpace);
+  memory::Ledger tight(kMiB);
+  const auto preparation = model.open();
+  ASSERT_TRUE(preparation);
+  EXPECT_EQ((*preparation)->run(tight).error().code, Code::kOverBudget);
+  std::filesystem::create_hard_link(model.shard(), model.source_folder() / ".." / "second-name");
+  model.reindex();
+  EXPECT_EQ(model.prepare({.consume = true}).error().code, Code::kUsage);
+  EXPECT_FALSE(std::filesystem::exists(model.out()));
+}
+
+TEST(Prepare, ThatIsRefusedLeavesWhatWasPreparedBefore) {
+  PreparedModel model;
+  ASSERT_TRUE(model.prepare());
+  const auto names = [&] {
+    std::set<std::string> found;
+    for (const auto& entry : std::filesystem::directory_iterator(model.out())) {
+      found.insert(entry.path().filename().string());
+    }
+    return found;
+  };
+  const std::set<std::string> before = names();
+  memory::Ledger tight(kMiB);
+  const auto forced = model.open({.force = true});
+  ASSERT_TRUE(forced) << "what is dropped makes room";
+  EXPECT_EQ((*forced)->run(tight).error().code, Code::kOverBudget);
+  std::ofstream(model.source_folder() / kGivenAwayFile) << "{\"given_to\": \"/elsewhere\"}";
+  EXPECT_EQ(model.prepare({.force = true}).error().code, Code::kInvalidSource);
+  EXPECT_EQ(names(), before);
+  model.expect_whole();
+}
+
+TEST(Prepare, ForcedCountsTheRoomOfWhatItDrops) {
+  const PreparedModel model({.storage = ExpertStorage::kNvfp4, .layers = 3, .experts = 8});
+  ASSERT_TRUE(model.prepare());
+  class FullDisk final : public io::SystemCalls {
+   public:
+    std::int64_t free_bytes(const std::string&) override { return 4 << 20; }
+  } calls;
+  EXPECT_TRUE(model.open({.force = true}, calls));
+  const testing_support::TempFolder other;
+  EXPECT_FALSE(model.open({}, calls, other.path()));
 }
 
 TEST(Prepare, StoppedAndCalledAgainFromAChangedSourceIsRefusedUnlessForced) {
@@ -95,6 +162,8 @@ TEST(Prepare, StoppedAndCalledAgainFromAChangedSourceIsRefusedUnlessForced) {
   const auto stopped = model.prepare({}, io::system_calls(), &progress);
   ASSERT_FALSE(stopped);
   EXPECT_EQ(stopped.error().code, Code::kInterrupted);
+  EXPECT_THAT(stopped.error().thing, HasSubstr("preparing"));
+  EXPECT_THAT(stopped.error().hint, HasSubstr("the same command goes on"));
   EXPECT_FALSE(std::filesystem::exists(model.out() / kManifestFile));
   model.touch_source();
   const auto again = model.open();
@@ -107,10 +176,7 @@ TEST(Prepare, StoppedAndCalledAgainFromAChangedSourceIsRefusedUnlessForced) {
 
 TEST(Prepare, ThatDoesNotFitOnTheDiskIsRefusedBeforeWithWhatIsMissing) {
   const PreparedModel model;
-  class SmallDisk final : public io::SystemCalls {
-   public:
-    std::int64_t free_bytes(const std::string&) override { return 1 << 20; }
-  } calls;
+  SmallDisk calls;
   const auto preparation = model.open({}, calls);
   ASSERT_FALSE(preparation);
   EXPECT_EQ(preparation.error().code, Code::kNoSpace);

@@ -61,7 +61,10 @@ Result<VerifyReport> verify(const std::filesystem::path& folder, std::uint32_t t
   const ChunkCheck check{.threads = threads, .without_files = find_files(checkpoint, report)};
   if (progress != nullptr) progress->total_bytes.store(checkpoint.data_bytes());
   LODE_TRY(const ChunkReport chunks, check_chunks(checkpoint, check, buffers.mutate(), progress));
-  for (const ChunkFault& fault : chunks.faults) report.faults.push_back(to_error(fault));
+  for (const ChunkFault& fault : chunks.faults) {
+    report.faults.push_back(to_error(fault));
+    report.faults.back().hint.clear();  // to look for all of them
+  }
   report.num_chunks = chunks.num_chunks;
   report.num_bytes = chunks.num_bytes;
   return report;
