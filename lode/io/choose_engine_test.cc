@@ -49,6 +49,12 @@ TEST_F(ChosenEngine, IsThreadsWhereUringIsForbidden) {
   EXPECT_THAT(chosen(), HasSubstr("io_uring refused: Operation not permitted"));
 }
 
+TEST_F(ChosenEngine, IsThreadsWhereAQueueOfUringCannotBeEntered) {
+  calls_.add({.call = Call::kEnterUring, .times = FaultySystemCalls::kAlways, .answer = -EPERM});
+  EXPECT_THAT(chosen(), StartsWith("threads"));
+  EXPECT_THAT(chosen(), HasSubstr("io_uring refused: Operation not permitted"));
+}
+
 TEST_F(ChosenEngine, IsAnErrorWhereUringIsForbiddenAndAskedFor) {
   calls_.add({.call = Call::kAllowUring, .answer = -ENOSYS});
   const SourceFile file = stamp(source_.path());

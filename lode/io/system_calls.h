@@ -71,6 +71,8 @@ class SystemCalls {
 
   /// Asked before a queue of io_uring is set up: -errno refuses in the system's place.
   virtual int allow_uring();
+  /// Passes what came of entering a new queue for the first time: -errno refuses it.
+  virtual int uring_entered(int answer);
   /// Passes what came of a read by io_uring: a count or -errno.
   virtual int uring_result(int result);
 };
@@ -78,7 +80,8 @@ class SystemCalls {
 /// The system itself; stateless.
 SystemCalls& system_calls() noexcept;
 
-/// kIo for -errno `answer` where we wanted to `doing` something with `path`; kNoSpace for a full disk.
+/// kIo for -errno `answer` where we wanted to `doing` something with `path`; kNoSpace for a full
+/// disk.
 Error system_error(std::string_view path, std::string_view doing, std::int64_t answer);
 
 }  // namespace lode::io

@@ -64,10 +64,26 @@ class UringEngine final : public ReadEngine {
   std::uint64_t under_way_ = 0;  // requests submitted and not yet given out
 };
 
+// Where a queue may be made, entering it may be forbidden all the same.
+int enter_once(io_uring& ring) {
+  io_uring_sqe* const entry = io_uring_get_sqe(&ring);
+  LODE_CHECK(entry != nullptr, "a new queue is empty");
+  io_uring_prep_nop(entry);
+  const int entered = io_uring_submit_and_wait(&ring, 1);
+  io_uring_cqe* answer = nullptr;
+  if (entered >= 0 && io_uring_peek_cqe(&ring, &answer) == 0) io_uring_cqe_seen(&ring, answer);
+  return entered;
+}
+
 int UringEngine::set_up(std::unique_ptr<SourceReader>& reader) {
   int answer = reader->calls().allow_uring();
   if (answer >= 0) answer = io_uring_queue_init(kQueueEntries, &ring_, 0);
   if (answer < 0) return answer;
+  answer = reader->calls().uring_entered(enter_once(ring_));
+  if (answer < 0) {
+    io_uring_queue_exit(&ring_);
+    return answer;
+  }
   set_up_ = true;
   reader_ = std::move(reader);
   started_.resize(kQueueEntries);
@@ -151,7 +167,7 @@ void UringEngine::take_answer() {
   int waited = 0;
   do {
     waited = io_uring_submit_and_wait(&ring_, 1);
-  } while (waited == -EINTR || waited == -EAGAIN || waited == -EBUSY);
+  } while (waited == -EINTR || waited == -EAGAIN || waited == -EBUSY || waited == -ENOMEM);
   LODE_CHECK(waited >= 0, "a queue of io_uring that can be waited for");
   io_uring_cqe* entry = nullptr;
   while (io_uring_peek_cqe(&ring_, &entry) == 0) {

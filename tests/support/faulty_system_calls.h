@@ -31,6 +31,7 @@ class FaultySystemCalls : public io::SystemCalls {
     kUnlink,
     kMakeFolder,
     kAllowUring,
+    kEnterUring,
     kUringRead,
     kNumCalls,
   };
@@ -125,6 +126,9 @@ class FaultySystemCalls : public io::SystemCalls {
   }
   int allow_uring() override {
     return ask(Call::kAllowUring, [&] { return SystemCalls::allow_uring(); });
+  }
+  int uring_entered(int answer) override {
+    return ask(Call::kEnterUring, [&] { return SystemCalls::uring_entered(answer); });
   }
   int uring_result(int result) override {
     const Met met = meet(Call::kUringRead);
