@@ -84,6 +84,7 @@ Result<Consumer> Consumer::plan(const Input& input, const std::filesystem::path&
     LODE_TRY_STATUS(check_own(shard, calls));
     consumer.shards_.push_back(shard.path);
   }
+  LODE_TRY_STATUS(consumer.lock_sources());
   std::vector<Range>& ranges = consumer.ranges_;
   ranges.reserve(input.index.tensors().size());
   for (const checkpoint::TensorRecord& tensor : input.index.tensors()) {
@@ -107,6 +108,11 @@ Result<Consumer> Consumer::plan(const Input& input, const std::filesystem::path&
     }
   }
   return consumer;
+}
+
+Status Consumer::lock_sources() {
+  LODE_TRY(lock_, OutputFile::open_to_read(*calls_, shards_.front()));
+  return lock_->lock();
 }
 
 // Before the first hole: whoever finds the folder must not take zeros for weights.
@@ -197,7 +203,8 @@ Status Consumer::give_back(const Index& index, std::uint64_t num_chunks) {
   return {};
 }
 
-std::uint64_t Consumer::most_needed_bytes(const Index& index, std::uint64_t num_chunks) const {
+std::uint64_t Consumer::most_needed_bytes(const Index& index, std::uint64_t num_chunks,
+                                          std::uint64_t unit_bytes) const {
   std::vector<std::uint64_t> given(index.stages.size(), 0);
   for (const Range& range : ranges_) given[range.stage_idx] += range.end_bytes - range.begin_bytes;
   std::int64_t balance = 0;
@@ -215,7 +222,7 @@ std::uint64_t Consumer::most_needed_bytes(const Index& index, std::uint64_t num_
     balance += static_cast<std::int64_t>(section.bytes - done);
     most = std::max(most, balance);
   }
-  return static_cast<std::uint64_t>(most);
+  return static_cast<std::uint64_t>(most) + (is_at_work() ? unit_bytes : 0);
 }
 
 }  // namespace lode::prepared

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "lode/io/system_calls.h"
 #include "lode/prepared/format.h"
 #include "lode/prepared/journal.h"
+#include "lode/prepared/output_file.h"
 
 namespace lode::prepared {
 
@@ -17,6 +19,10 @@ struct Input;
 
 /// A note in the source's folder that its weights have been given to another one.
 inline constexpr std::string_view kGivenAwayFile = "lode-consumed.json";
+
+/// The output is brought to the disk so often at least where sources are consumed: what a unit was
+/// made from stays until then.
+inline constexpr std::uint64_t kConsumedUnitBytes = std::uint64_t{8} << 20;
 
 /// Errors: kInvalidSource where the folder's weights were given to another folder than `to`.
 Status check_not_given_away(const std::filesystem::path& source, const std::filesystem::path& to);
@@ -27,7 +33,9 @@ class Consumer {
  public:
   Consumer() = default;  // gives nothing back
 
-  /// Errors: kUsage for a shard that is a link or has several names: others may need it.
+  /// Nobody else can consume the same sources while this one lives.
+  /// Errors: kUsage for a shard that is a link or has several names: others may need it; kIo where
+  ///         another one consumes them; those of check_not_given_away.
   static Result<Consumer> plan(const Input& input, const std::filesystem::path& out,
                                io::SystemCalls& calls);
   /// The journal that is told before blocks are given back.
@@ -37,8 +45,10 @@ class Consumer {
   /// Errors: kIo, kNoSpace.
   Status give_back(const Index& index, std::uint64_t num_chunks);
 
-  /// The most that the output will take beyond what has been given back by then.
-  std::uint64_t most_needed_bytes(const Index& index, std::uint64_t num_chunks) const;
+  /// The most that the output will take beyond what has been given back by then, where the output
+  /// is on the disk unit by unit.
+  std::uint64_t most_needed_bytes(const Index& index, std::uint64_t num_chunks,
+                                  std::uint64_t unit_bytes) const;
 
   bool is_at_work() const noexcept { return calls_ != nullptr; }
   std::uint64_t freed_bytes() const noexcept { return freed_bytes_; }
@@ -52,11 +62,13 @@ class Consumer {
     std::uint64_t end_bytes = 0;
   };
 
+  Status lock_sources();
   Status sign(const std::filesystem::path& source) const;
   Status punch_stage(std::uint32_t stage_idx);
   Range whole_blocks_around(std::size_t range_idx) const;
 
   io::SystemCalls* calls_ = nullptr;
+  std::optional<OutputFile> lock_;  // the first shard
   Journal* journal_ = nullptr;
   std::filesystem::path source_;
   std::filesystem::path out_;

@@ -65,6 +65,10 @@ class Work final : public Preparation {
   Status begin();
   Status make_journal(OutFolder folder);
   loader::LoadPlan stream_plan() const;
+  std::uint64_t unit_bytes() const {
+    return consumer_.is_at_work() ? std::min(options_.unit_bytes, kConsumedUnitBytes)
+                                  : options_.unit_bytes;
+  }
   Status stream(SectionWriter& writer, io::ReadEngine& engine, memory::Ledger& ledger,
                 loader::Progress* progress);
   Error stopped(const SectionWriter& writer, Error error) const;
@@ -128,7 +132,8 @@ Status Work::look_at_begun() {
   }
   if (!options_.consume && !holes) return {};
   LODE_TRY(consumer_, Consumer::plan(input_, out_, calls_));
-  return {};
+  // Again, now that nobody else can give them away.
+  return check_not_given_away(input_.folder, goes_on_ ? out_ : std::filesystem::path());
 }
 
 Status Work::check_room() const {
@@ -139,7 +144,7 @@ Status Work::check_room() const {
   const std::uint64_t kept = std::min(done_bytes(), out_state_.data_disk_bytes);
   const std::uint64_t free = static_cast<std::uint64_t>(answer) + out_state_.data_disk_bytes - kept;
   const std::uint64_t rest = companion_bytes(input_.folder) + 2 * table_bytes() + kMiB;
-  const std::uint64_t need = consumer_.most_needed_bytes(index_, done_chunks_) + rest;
+  const std::uint64_t need = consumer_.most_needed_bytes(index_, done_chunks_, unit_bytes()) + rest;
   if (need <= free) return {};
   return Error{.code = Code::kNoSpace,
                .thing = out_.string(),
@@ -211,7 +216,7 @@ loader::LoadPlan Work::stream_plan() const {
 Status Work::stream(SectionWriter& writer, io::ReadEngine& engine, memory::Ledger& ledger,
                     loader::Progress* progress) {
   if (done_chunks_ > 0) LODE_TRY_STATUS(consumer_.give_back(index_, done_chunks_));
-  writer.set_unit_bytes(options_.unit_bytes);
+  writer.set_unit_bytes(unit_bytes());
   writer.on_durable([this](std::uint64_t chunks) { return consumer_.give_back(index_, chunks); });
   LODE_TRY_STATUS(
       loader::stream(input_.plan, input_.binding,

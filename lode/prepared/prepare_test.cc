@@ -205,6 +205,22 @@ TEST(Prepare, ConsumesItsSourceBehindItsWork) {
   EXPECT_FALSE(model.open({.force = true}));
 }
 
+TEST(Prepare, ConsumesASourceForOneFolderAtATime) {
+  const PreparedModel model;
+  const auto first = model.open({.consume = true});
+  ASSERT_TRUE(first) << to_string(first.error());
+  const auto other = model.out().parent_path() / "other";
+  const auto second = model.open({.consume = true}, io::system_calls(), other);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, Code::kIo);
+  EXPECT_FALSE(std::filesystem::exists(other));
+  memory::Ledger ledger(kRoomy);
+  ASSERT_TRUE((*first)->run(ledger));
+  model.expect_whole();
+  const auto third = model.open({.consume = true}, io::system_calls(), other);
+  EXPECT_FALSE(third);
+}
+
 TEST(Prepare, ConsumesNoFileThatOthersMayNeed) {
   PreparedModel model;
   std::filesystem::create_hard_link(model.source_folder() / "model.safetensors",
