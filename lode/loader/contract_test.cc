@@ -133,17 +133,19 @@ class TakesAWholeTensor final : public DecoratedEngine {
   }
 
  private:
-  void hold_for_a_sample() const {
-    const std::vector<std::byte> tensor(100 * kMiB, std::byte{1});
+  void hold_for_a_sample() {
+    tensor_.assign(100 * kMiB, std::byte{1});  // a member: a local one is optimised away
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     const std::uint64_t begun = watch_.samples() + 1;  // one may be half taken
     while (watch_.samples() <= begun && std::chrono::steady_clock::now() < end) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
+    tensor_ = {};
   }
 
   const Watch& watch_;
   std::uint64_t count_ = 0;
+  std::vector<std::byte> tensor_;
 };
 
 struct Subject {
