@@ -48,13 +48,15 @@ Error with_account(Error error, const std::string& pressure, const memory::Ledge
   return error;
 }
 
-// Beside the plan there are the stacks of the compute threads and what a mapping is larger than
-// its buffer while it is being aligned.
+// Beside the plan there are the stacks of all threads, which count as mapped and not as touched,
+// and what a mapping is larger than its buffer while it is being aligned.
 Status limit_hard(const engine::RunPlan& plan) {
   constexpr std::uint64_t kStackBytes = 256 * kKiB;
   constexpr std::uint64_t kMarginBytes = 8 * kMiB;
+  const loader::LoadPolicy& load = plan.load.policy;
+  const std::uint64_t num_threads = std::uint64_t{plan.threads} + load.workers + load.readers;
   LODE_TRY(const std::uint64_t data_bytes, memory::data_bytes());
-  return memory::set_hard_limit(data_bytes + plan.peak_bytes() + plan.threads * kStackBytes +
+  return memory::set_hard_limit(data_bytes + plan.peak_bytes() + num_threads * kStackBytes +
                                 kMarginBytes);
 }
 
@@ -70,15 +72,11 @@ Result<std::unique_ptr<engine::Engine>> start_engine(engine::Source source,
   }
 }
 
-bool maps_weights(const engine::Source& source, const engine::Settings& settings) {
-  return source.prepared && settings.start.start == prepared::Start::kMap;
-}
-
 // Files that are mapped are the weights themselves, not sources that were left behind.
 Result<engine::KernelFigures> kernel_figures(engine::LoadWatch& watch, const LoadedModel& loaded) {
   const engine::Source& source = loaded.engine->source();
   if (!source.prepared) return watch.finish(source.index);
-  if (maps_weights(source, loaded.plan.settings)) return watch.finish(checkpoint::TensorIndex());
+  if (loaded.plan.maps_weights()) return watch.finish(checkpoint::TensorIndex());
   return watch.finish(source.prepared->files);
 }
 
@@ -137,8 +135,7 @@ Result<LoadedModel> load_model(const ModelOptions& options, const engine::Settin
   if (before) LODE_TRY_STATUS(before(source, plan));
   if (options.hard_limit) LODE_TRY_STATUS(limit_hard(plan));
   stop_on_interrupt();
-  const memory::HeldProbe watched =
-      maps_weights(source, settings) ? probe.with_mapped_files() : probe;
+  const memory::HeldProbe watched = plan.maps_weights() ? probe.with_mapped_files() : probe;
   return start(std::move(source), std::move(plan), options, watched);
 }
 

@@ -1,6 +1,8 @@
 #include "lode/cli/model_options.h"
 
 #include <charconv>
+#include <filesystem>
+#include <system_error>
 
 #include "lode/base/bytes.h"
 #include "lode/base/fmt.h"
@@ -21,18 +23,32 @@ Status take_context(const std::string& text, engine::Settings& settings) {
                .found = fmt::format("\"{}\"", text)};
 }
 
+// They would do nothing elsewhere, and whoever names them thinks that they do.
+Status check_start_options(const ModelOptions& options) {
+  std::error_code absent;
+  if (!options.start_is_named || prepared::is_prepared(options.folder)) return {};
+  if (!std::filesystem::is_directory(options.folder, absent)) return {};  // others say so
+  return Error{.code = Code::kUsage,
+               .thing = options.folder,
+               .wanted = "a prepared checkpoint, for --start and --verify",
+               .found = "one as it was published",
+               .hint = "leave them out, or prepare it: lode prepare DIR OUT"};
+}
+
 void add_start_options(CLI::App* command, const std::shared_ptr<ModelOptions>& options) {
   command
       ->add_option("--start", options->start,
                    "A prepared checkpoint: map its files, or read them into memory past the page "
                    "cache")
       ->check(CLI::IsMember({"map", "read"}))
+      ->each([options](const std::string&) { options->start_is_named = true; })
       ->capture_default_str();
   command
       ->add_option("--verify", options->verify,
                    "What of a prepared checkpoint is looked at first: nothing, the sums of its "
                    "head, of some chunks too, of all")
       ->check(CLI::IsMember({"none", "header", "sampled", "full"}))
+      ->each([options](const std::string&) { options->start_is_named = true; })
       ->capture_default_str();
 }
 
@@ -73,9 +89,11 @@ std::shared_ptr<ModelOptions> add_model_options(CLI::App* command) {
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   command
-      ->add_option("--io", options->io,
-                   "How weights are read: uring and threads past the page cache, buffered through "
-                   "it; auto chooses and says why")
+      ->add_option(
+          "--io", options->io,
+          "How weights are read: uring and threads past the page cache (threads copies what "
+          "is there already), buffered through it, dropped behind; auto looks at the "
+          "files, chooses and says why")
       ->check(CLI::IsMember({"auto", "uring", "threads", "buffered"}))
       ->capture_default_str();
   add_start_options(command, options);
@@ -101,6 +119,7 @@ Result<engine::Settings> settings_of(const ModelOptions& options) {
     if (!bytes) return at("--memory", std::move(bytes).error());
     settings.memory_bytes = *bytes;
   }
+  LODE_TRY_STATUS(check_start_options(options));
   LODE_TRY_STATUS(take_context(options.context, settings));
   settings.threads = options.threads;
   settings.chunk_tokens = options.chunk_tokens;

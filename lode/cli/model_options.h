@@ -23,6 +23,7 @@ struct ModelOptions {
   std::string dense;              // empty: as-stored, or as the checkpoint was prepared
   std::string start = "map";      // of a prepared checkpoint
   std::string verify = "header";  // of a prepared checkpoint
+  bool start_is_named = false;    // one of the two
   std::string io = "auto";
   bool hard_limit = false;
   std::string receipt;   // a file, or empty
@@ -37,7 +38,8 @@ std::shared_ptr<ModelOptions> add_model_options(CLI::App* command);
 /// Adds --receipt, --progress and --hard-limit, for commands that load.
 void add_load_options(CLI::App* command, const std::shared_ptr<ModelOptions>& options);
 
-/// Errors: kUsage for a --memory that is no size.
+/// Errors: kUsage for a --memory that is no size, and for --start and --verify where the folder is
+/// not a prepared checkpoint.
 Result<engine::Settings> settings_of(const ModelOptions& options);
 
 }  // namespace lode::cli

@@ -21,6 +21,7 @@ struct PlanOptions {
   bool strict = false;
   std::string svg;
   std::string after;
+  std::string machine;  // bytes that it has available; empty: this one
 };
 
 struct Planned {
@@ -36,26 +37,30 @@ struct Planned {
   }
 };
 
-// A plan may be for another machine: a number that was named is the budget, whatever is here now.
-memory::MachineMemory machine_to_plan_for(const memory::MachineMemory& machine,
-                                          const engine::Settings& settings) {
-  if (!settings.memory_bytes) return machine;
-  if (memory::decide_budget(machine, settings.memory_bytes).warning.empty()) return machine;
-  return {std::max(machine.total_bytes, *settings.memory_bytes), *settings.memory_bytes, {}};
+// This machine as it is now, or another one that has so much.
+Result<memory::MachineMemory> machine_to_plan_for(const std::string& available) {
+  if (available.empty()) return memory::read_machine_memory();
+  auto bytes = parse_bytes(available);
+  if (!bytes) return at("--machine", std::move(bytes).error());
+  return memory::MachineMemory{*bytes, *bytes, {}};
 }
 
-std::string warning_of(const memory::MachineMemory& machine, const engine::Settings& settings) {
-  const memory::Budget here = memory::decide_budget(machine, settings.memory_bytes);
-  if (here.warning.empty()) return "";
-  return fmt::format("this machine has only {} available now ({})", human_bytes(here.limit_bytes),
-                     here.source);
+// What a run reads or maps: the shards, or the data files of a prepared checkpoint.
+std::vector<std::string> source_paths(const engine::Source& source) {
+  std::vector<std::string> paths;
+  if (source.prepared) {
+    for (const io::SourceFile& file : source.prepared->files) paths.push_back(file.path);
+  } else {
+    for (const checkpoint::Shard& shard : source.index.shards()) paths.push_back(shard.path);
+  }
+  return paths;
 }
 
 std::optional<std::uint64_t> in_page_cache(const engine::Source& source) {
-  if (source.index.tensor_bytes() > kMostLookedAt) return std::nullopt;
+  if (engine::source_bytes(source) > kMostLookedAt) return std::nullopt;
   std::uint64_t bytes = 0;
-  for (const checkpoint::Shard& shard : source.index.shards()) {
-    const auto resident = memory::resident_bytes(shard.path);
+  for (const std::string& path : source_paths(source)) {
+    const auto resident = memory::resident_bytes(path);
     if (!resident) return std::nullopt;
     bytes += *resident;
   }
@@ -69,15 +74,13 @@ std::optional<std::uint64_t> disk_free(const std::filesystem::path& folder) {
   return std::uint64_t{space.available};
 }
 
-Result<Planned> make_plan(const ModelOptions& options) {
+Result<Planned> make_plan(const ModelOptions& options, const std::string& available) {
   LODE_TRY(const engine::Settings settings, settings_of(options));
-  LODE_TRY(const memory::MachineMemory machine, memory::read_machine_memory());
+  LODE_TRY(const memory::MachineMemory machine, machine_to_plan_for(available));
   LODE_TRY(engine::Source source, engine::open_source(options.folder, settings.start.verification));
   // A tokenizer that cannot be read is bounded by the size of its file.
   static_cast<void>(engine::open_tokenizer(source));
-  LODE_TRY(engine::RunPlan plan,
-           engine::plan_run(source, settings, machine_to_plan_for(machine, settings)));
-  plan.budget.warning = warning_of(machine, settings);
+  LODE_TRY(engine::RunPlan plan, engine::plan_run(source, settings, machine));
   LODE_TRY(engine::PlanReport report, engine::report_of(plan, source));
   const auto cached = in_page_cache(source);
   return Planned{std::move(source), std::move(plan), std::move(report),
@@ -87,7 +90,7 @@ Result<Planned> make_plan(const ModelOptions& options) {
 Status compare_with(const std::string& path, const Planned& planned, bool as_json) {
   LODE_TRY(const std::string text, read_text_file(path, kMaxReceiptBytes));
   auto receipt = json::parse(text);
-  if (!receipt) return at(path, std::move(receipt).error());
+  if (!receipt) return at(path, engine::not_a_receipt("other text than JSON"));
   auto after = engine::compare_with_run(planned.plan, planned.source, *receipt);
   if (!after) return at(path, std::move(after).error());
   fmt::print("{}", as_json ? json::dump(after_json(*after), 2) + "\n" : after_text(*after));
@@ -118,7 +121,7 @@ Status check_margin(const Planned& planned, bool strict) {
 }
 
 Status plan(const ModelOptions& options, const PlanOptions& how) {
-  LODE_TRY(const Planned planned, make_plan(options));
+  LODE_TRY(const Planned planned, make_plan(options, how.machine));
   if (!how.svg.empty()) {
     const engine::RunPlan& made = planned.plan;
     const std::string title =
@@ -150,6 +153,8 @@ void add_plan(Program& program) {
                     "would be to spare");
   command->add_option("--after", how->after,
                       "Compare with this receipt of a run; exit with 12 where the ledger differs");
+  command->add_option("--machine", how->machine,
+                      "Plan for another machine, which has so much memory available");
   command->add_option("--svg", how->svg, "Draw bytes over stages into this file");
   command->callback([&program, options, how] {
     program.chosen = [options, how] { return plan(*options, *how); };

@@ -3,7 +3,6 @@
 #include "lode/base/fmt.h"
 #include "lode/cli/test_command.h"
 #include "lode/engine/run_plan.h"
-#include "tests/support/sanitizers.h"
 
 namespace lode::cli {
 namespace {
@@ -42,12 +41,38 @@ TEST(Plan, SaysWhatBreaksFirstAndWhatWouldSaveHowMuch) {
   EXPECT_TRUE(fitting.find("breaks_first")->is_null());
 }
 
-TEST(Plan, IsMadeForTheNumberThatWasNamedEvenIfThisMachineHasLess) {
+TEST(Plan, LowersTheNumberThatWasNamedToWhatThereIsAsARunDoes) {
   const json::Value plan = json_of(lode({"plan", kStory, "--memory", "900TiB", "--json"}).out);
-  EXPECT_EQ(whole(plan, "limit_bytes"), std::int64_t{900} << 40);
-  EXPECT_THAT(*plan.find("warning")->as_string(), HasSubstr("this machine has only"));
+  EXPECT_LT(whole(plan, "limit_bytes"), std::int64_t{900} << 40);
+  EXPECT_EQ(whole(plan, "wanted_bytes"), std::int64_t{900} << 40);
+  EXPECT_THAT(*plan.find("warning")->as_string(), HasSubstr("that is the limit"));
+  EXPECT_THAT(lode({"plan", kStory, "--memory", "900TiB"}).out,
+              HasSubstr("; --memory names 921600.00 GiB, which is not there\n"));
   const json::Value modest = json_of(lode({"plan", kStory, "--memory", "60MiB", "--json"}).out);
   EXPECT_EQ(*modest.find("warning")->as_string(), "");
+}
+
+TEST(Plan, IsForAnotherMachineWhereThatIsNamed) {
+  const json::Value plan =
+      json_of(lode({"plan", kStory, "--machine", "900TiB", "--memory", "800tib", "--json"}).out);
+  EXPECT_EQ(whole(plan, "limit_bytes"), std::int64_t{800} << 40);
+  EXPECT_EQ(lode({"plan", kStory, "--machine", "much"}).status, 2);
+}
+
+TEST(Plan, SaysWhereNoContextFits) {
+  const Answer answer = lode({"plan", kStory, "--memory", "20MiB", "--ctx", "auto"});
+  EXPECT_EQ(answer.status, 3);
+  EXPECT_THAT(answer.out, HasSubstr("; no context fits (model limit 256)"));
+  EXPECT_THAT(answer.out, HasSubstr("--ctx auto finds none that fits: planned for 256 tokens"));
+}
+
+TEST(Plan, LeavesNoReceiptOfWhatWasRefused) {
+  const std::string receipt = temp("refused.json");
+  EXPECT_EQ(lode({"run", kStory, "-p", "x", "--memory", "20MiB", "--receipt", receipt}).status, 3);
+  EXPECT_FALSE(std::filesystem::exists(receipt));
+  write_temp("refused.json", "an older one");
+  EXPECT_EQ(lode({"run", kStory, "-p", "x", "--memory", "20MiB", "--receipt", receipt}).status, 3);
+  EXPECT_EQ(text_of(receipt), "an older one");
 }
 
 // Every tag closed by its own, in order; no bare & nor <.
@@ -151,19 +176,8 @@ TEST(Plan, AfterRefusesFilesThatAreNoReceipt) {
     const Answer answer = lode({"plan", kStory, "--after", write_temp("bad_receipt.json", text)});
     EXPECT_EQ(answer.status, 4) << text;
     EXPECT_THAT(answer.err, HasSubstr("bad_receipt.json")) << text;
+    EXPECT_THAT(answer.err, HasSubstr("not a run's receipt")) << text;
   }
-}
-
-// The bound of what the ledger does not see, held against what the kernel sees. The story model
-// never fills the ring, so only one side can be tested here; tests/ has large ones.
-TEST(Plan, PromisesAtLeastWhatTheWholeProcessHoldsAtLoadPeak) {
-  if (testing_support::kSanitized) GTEST_SKIP() << "a sanitizer's shadow is held memory, too";
-  const std::string receipt = temp("total.json");
-  ASSERT_EQ(lode({"run", kStory, "-p", "Once", "-n", "1", "--receipt", receipt}).status, 0);
-  const json::Value held = json_of(text_of(receipt));
-  const std::int64_t seen = whole(*held.find("kernel"), "peak_total_bytes");
-  EXPECT_GT(seen, whole(held, "weight_bytes"));
-  EXPECT_LE(seen, whole(held, "planned_load_peak_bytes"));
 }
 
 }  // namespace

@@ -92,6 +92,7 @@ json::Value plan_json(const PlanView& view) {
        {"fits_barely", engine::fits_barely(plan)},
        {"limit_bytes", plan.budget.limit_bytes},
        {"limit_source", plan.budget.source},
+       {"wanted_bytes", or_null(plan.settings.memory_bytes)},
        {"floor_bytes", plan.budget.floor_bytes},
        {"warning", plan.budget.warning},
        {"peak_bytes", plan.peak_bytes()},
@@ -99,7 +100,8 @@ json::Value plan_json(const PlanView& view) {
        {"source_bytes", engine::source_bytes(view.source)},
        {"source_files", static_cast<std::uint64_t>(engine::num_source_files(view.source))},
        {"source_cache_bytes", or_null(view.source_in_cache)},
-       {"io", std::string(io::name(plan.load.policy.io))},
+       {"io", plan.maps_weights() ? json::Value()
+                                  : json::Value(std::string(io::name(plan.load.policy.io)))},
        {"weight_bytes", plan.load.weight_bytes()},
        {"padding_bytes", plan.load.padding_bytes()},
        {"page_table_bytes", plan.load.page_table_bytes()},
@@ -111,11 +113,13 @@ json::Value plan_json(const PlanView& view) {
        {"kv", kv_json(view)},
        {"scratch_bytes", plan.scratch_bytes},
        {"context_tokens", std::int64_t{plan.context_tokens}},
+       {"no_context_fits", plan.no_context_fits},
        {"largest_context_tokens", std::int64_t{report.largest_context_tokens}},
        {"model_context_tokens", std::int64_t{view.source.spec.max_positions}},
        {"largest_block_bytes", report.largest_block_bytes},
        {"largest_block", report.largest_block},
-       {"prepared_bytes", report.prepared_bytes},
+       {"is_prepared", plan.is_prepared},
+       {"prepared_bytes", plan.is_prepared ? json::Value() : json::Value(report.prepared_bytes)},
        {"disk_free_bytes", or_null(view.disk_free_bytes)},
        {"breaks_first", over == nullptr ? json::Value() : json::Value(over->name)},
        {"breaks", breaks_json(report)},
@@ -142,9 +146,9 @@ json::Value after_json(const engine::PlanAfter& after) {
                        {"settings", json::Value(std::move(settings))},
                        {"differences", json::Value(std::move(differences))},
                        {"planned_load_peak_bytes", after.planned_load_peak_bytes},
-                       {"kernel_load_peak_bytes", after.kernel_load_peak_bytes},
-                       {"kernel_over_finished_bytes", after.kernel_over_finished_bytes},
-                       {"source_cache_bytes", after.source_cache_bytes}});
+                       {"kernel_load_peak_bytes", or_null(after.kernel_load_peak_bytes)},
+                       {"kernel_over_finished_bytes", or_null(after.kernel_over_finished_bytes)},
+                       {"source_cache_bytes", or_null(after.source_cache_bytes)}});
 }
 
 }  // namespace lode::cli

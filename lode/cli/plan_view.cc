@@ -42,32 +42,48 @@ std::string machine_lines(const PlanView& view) {
                   human_bytes(view.machine.available_bytes), cgroups_text(view.machine));
   text += fmt::format("budget    {} bytes ({}) from {}", budget.limit_bytes,
                       human_bytes(budget.limit_bytes), budget.source);
-  text += budget.floor_bytes == 0
-              ? "\n"
-              : fmt::format(", {} left to the machine\n", human_bytes(budget.floor_bytes));
-  if (!budget.warning.empty()) text += fmt::format("warning   {}\n", budget.warning);
-  return text;
+  if (!budget.warning.empty()) {
+    text += fmt::format("; --memory names {}, which is not there",
+                        human_bytes(view.plan.settings.memory_bytes.value_or(0)));
+  }
+  if (budget.floor_bytes != 0) {
+    text += fmt::format(", {} left to the machine", human_bytes(budget.floor_bytes));
+  }
+  return text + "\n";
+}
+
+// Of what the page cache has, and how the rest comes into memory.
+std::string reading_lines(const PlanView& view) {
+  const engine::RunPlan& plan = view.plan;
+  const loader::LoadPolicy& policy = plan.load.policy;
+  std::string text =
+      fmt::format("I/O       {} {} {}", human_bytes(engine::source_bytes(view.source)),
+                  plan.maps_weights() ? "mapped," : "to read from",
+                  number(engine::num_source_files(view.source), "file"));
+  if (view.source_in_cache) {
+    text += fmt::format(", {} in the page cache now", human_bytes(*view.source_in_cache));
+  }
+  if (!plan.is_prepared) {
+    return text + fmt::format("; --io {}, ring of {} x {}, {} that prepare\n", io::name(policy.io),
+                              policy.num_slots, human_bytes(policy.slot_bytes),
+                              number(policy.workers, "thread"));
+  }
+  const prepared::StartPolicy& start = plan.settings.start;
+  text += fmt::format("; --start {} --verify {}", name(start.start), name(start.verification));
+  if (!plan.maps_weights()) {
+    text += fmt::format(" --io {}, {}", io::name(policy.io), number(start.threads, "thread"));
+  }
+  return text + "\n";
 }
 
 std::string target_lines(const PlanView& view) {
   const engine::RunPlan& plan = view.plan;
   const engine::RunLabel label = engine::label_of(plan, view.source);
-  const loader::LoadPolicy& policy = plan.load.policy;
-  std::string text = fmt::format(
+  return fmt::format(
       "target    cpu  compute {}, matrices outside the experts {}, keys and values {}, chunks of "
       "{}, {}\n",
       label.compute, label.dense, label.kv_dtype, label.chunk_tokens,
       number(label.threads, "thread"));
-  text +=
-      fmt::format("I/O       {} to read from {}", human_bytes(engine::source_bytes(view.source)),
-                  number(engine::num_source_files(view.source), "file"));
-  if (view.source_in_cache) {
-    text += fmt::format(", {} of it in the page cache", human_bytes(*view.source_in_cache));
-  }
-  text += fmt::format("; --io {}, ring of {} x {}, {} that prepare\n", io::name(policy.io),
-                      policy.num_slots, human_bytes(policy.slot_bytes),
-                      number(policy.workers, "thread"));
-  return text;
 }
 
 std::string weight_lines(const PlanView& view) {
@@ -82,9 +98,15 @@ std::string weight_lines(const PlanView& view) {
     text += fmt::format(" and {} ({})", human_bytes(kv.windowed_bytes),
                         number(kv.windowed_layers, "windowed layer"));
   }
-  text += fmt::format("; {} for {} tokens; fits up to {} (model limit {})\n",
-                      human_bytes(plan.kv_bytes), plan.context_tokens,
-                      view.report.largest_context_tokens, view.source.spec.max_positions);
+  const std::uint32_t largest = view.report.largest_context_tokens;
+  text += fmt::format("; {} for {} tokens; {} (model limit {})\n", human_bytes(plan.kv_bytes),
+                      plan.context_tokens,
+                      largest == 0 ? "no context fits" : fmt::format("fits up to {}", largest),
+                      view.source.spec.max_positions);
+  if (plan.no_context_fits) {
+    text += fmt::format("context   --ctx auto finds none that fits: planned for {} tokens\n",
+                        plan.context_tokens);
+  }
   return text + fmt::format("work      {} of activations, tiles and logits\n",
                             human_bytes(plan.scratch_bytes));
 }
@@ -148,6 +170,7 @@ std::string break_lines(const PlanView& view) {
 }
 
 std::string disk_line(const PlanView& view) {
+  if (view.plan.is_prepared) return "";
   std::string text =
       fmt::format("disk      prepare would write {}", human_bytes(view.report.prepared_bytes));
   if (view.disk_free_bytes) {
@@ -170,9 +193,9 @@ std::string advice_lines(const PlanView& view) {
 
 std::string plan_text(const PlanView& view) {
   const bool counted = view.source.tokenizer.has_value();
-  return model_lines(view) + machine_lines(view) + target_lines(view) + weight_lines(view) + "\n" +
-         stage_table(view.report) + "\n" + peak_lines(view) + break_lines(view) + disk_line(view) +
-         advice_lines(view) +
+  return model_lines(view) + machine_lines(view) + target_lines(view) + reading_lines(view) +
+         weight_lines(view) + "\n" + stage_table(view.report) + "\n" + peak_lines(view) +
+         break_lines(view) + disk_line(view) + advice_lines(view) +
          fmt::format(
              "exact: weights, kv, transient, work, index{}.  bounded: program, page tables, "
              "reading the tokenizer{}.  estimated: cache.\n",
@@ -194,17 +217,22 @@ std::string after_text(const engine::PlanAfter& after) {
   }
   text +=
       after.differences.empty() ? "ledger    0 bytes apart in every stage and tag\n" : table.text();
-  if (after.kernel_load_peak_bytes == 0) return text + "kernel    was not asked\n";
+  if (!after.kernel_load_peak_bytes) return text + "kernel    was not asked\n";
   const auto apart = static_cast<double>(after.planned_load_peak_bytes) -
-                     static_cast<double>(after.kernel_load_peak_bytes);
-  return text + fmt::format(
-                    "kernel    whole process at load peak {} bytes ({}), planned {} ({:+.1f} "
-                    "MiB); {} over finished weights; {} of the sources left in the page "
-                    "cache\n",
-                    after.kernel_load_peak_bytes, human_bytes(after.kernel_load_peak_bytes),
-                    after.planned_load_peak_bytes, apart / static_cast<double>(kMiB),
-                    human_bytes(after.kernel_over_finished_bytes),
-                    human_bytes(after.source_cache_bytes));
+                     static_cast<double>(*after.kernel_load_peak_bytes);
+  text +=
+      fmt::format("kernel    whole process at load peak {} bytes ({}), planned {} ({:+.1f} MiB)",
+                  *after.kernel_load_peak_bytes, human_bytes(*after.kernel_load_peak_bytes),
+                  after.planned_load_peak_bytes, apart / static_cast<double>(kMiB));
+  if (after.kernel_over_finished_bytes) {
+    text +=
+        fmt::format("; {} over finished weights", human_bytes(*after.kernel_over_finished_bytes));
+  }
+  if (after.source_cache_bytes) {
+    text += fmt::format("; {} of the sources left in the page cache",
+                        human_bytes(*after.source_cache_bytes));
+  }
+  return text + "\n";
 }
 
 }  // namespace lode::cli

@@ -16,7 +16,7 @@ struct PlanView {
   const engine::Source& source;
   const engine::RunPlan& plan;
   const engine::PlanReport& report;
-  memory::MachineMemory machine;                 // this one, whatever the plan was made for
+  memory::MachineMemory machine;                 // that the plan was made for
   std::optional<std::uint64_t> source_in_cache;  // bytes; nothing where that was not looked at
   std::optional<std::uint64_t> disk_free_bytes;  // beside the model
 };

@@ -18,6 +18,7 @@ constexpr double kBottom = kTop + kPlotHeight;
 constexpr double kRight = kLeft + kPlotWidth;
 constexpr double kWidth = kRight + 28;
 constexpr double kHeight = kBottom + 88;
+constexpr double kHalfLabel = 56;  // of "peak 1023.9 MiB"
 constexpr double kNameEvery = 16;  // points between two names below the axis, at least
 
 // One colour a tag in each theme, told apart by people who do not see red from green, too.
@@ -56,10 +57,11 @@ std::string style() {
   }
   return fmt::format(
       "<style>text{{fill:#1f2328}}.soft{{fill:#59636e}}.page{{fill:#ffffff}}.grid{{stroke:#d8dee4}}"
-      ".axis{{stroke:#8c959f}}.budget{{stroke:#c62828}}.over{{fill:#c62828}}{}"
+      ".axis{{stroke:#8c959f}}.budget{{stroke:#c62828}}.over{{fill:#c62828}}"
+      ".halo{{paint-order:stroke;stroke:#ffffff;stroke-width:4;stroke-linejoin:round}}{}"
       "@media (prefers-color-scheme: dark){{text{{fill:#e6edf3}}.soft{{fill:#9da7b3}}"
       ".page{{fill:#0d1117}}.grid{{stroke:#2b323b}}.axis{{stroke:#6e7681}}.budget{{stroke:#ff7b72}}"
-      ".over{{fill:#ff7b72}}{}}}</style>\n",
+      ".over{{fill:#ff7b72}}.halo{{stroke:#0d1117}}{}}}</style>\n",
       light, dark);
 }
 
@@ -79,6 +81,13 @@ std::string head(const std::string& title, const std::string& below) {
          text_at(kLeft, 50, "class=\"soft\"", below);
 }
 
+// "kv cache", everywhere in the picture.
+std::string shown_name(std::size_t tag) {
+  std::string name(memory::name(static_cast<memory::Tag>(tag)));
+  std::replace(name.begin(), name.end(), '_', ' ');
+  return name;
+}
+
 // Only of what the chart shows.
 std::string legend(std::span<const memory::StageUse> stages) {
   std::string out;
@@ -88,8 +97,7 @@ std::string legend(std::span<const memory::StageUse> stages) {
       return stage.peak_bytes[i] > 0;
     });
     if (!used) continue;
-    std::string name(memory::name(static_cast<memory::Tag>(i)));
-    std::replace(name.begin(), name.end(), '_', ' ');
+    const std::string name = shown_name(i);
     out += fmt::format(
         "<rect class=\"t{}\" x=\"{:.1f}\" y=\"66\" width=\"12\" height=\"12\" rx=\"2\"/>\n", i, x);
     out += text_at(x + 18, 76, "", name);
@@ -153,8 +161,8 @@ std::string bar(const memory::StageUse& stage, const Scale& scale, double x, dou
     out += fmt::format(
         "<rect class=\"t{}\" x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\">"
         "<title>{}: {} {} ({} bytes)</title></rect>\n",
-        i, x, scale.y(below), width, scale.height(bytes), escaped(stage.name),
-        memory::name(static_cast<memory::Tag>(i)), human_bytes(bytes), bytes);
+        i, x, scale.y(below), width, scale.height(bytes), escaped(stage.name), shown_name(i),
+        human_bytes(bytes), bytes);
   }
   return out;
 }
@@ -198,7 +206,7 @@ std::string budget_line(const Scale& scale, std::uint64_t budget_bytes, std::uin
              "<line class=\"budget\" x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\" "
              "stroke-width=\"1.5\" stroke-dasharray=\"7 4\"/>\n",
              kLeft, kRight, y, y) +
-         text_at(kLeft + 6, y - 6, "class=\"over\" font-weight=\"600\"", text);
+         text_at(kLeft + 6, y - 6, "class=\"over halo\" font-weight=\"600\"", text);
 }
 
 }  // namespace
@@ -224,8 +232,9 @@ std::string stage_chart_svg(std::span<const memory::StageUse> stages, std::uint6
   const double x = kLeft + step * (static_cast<double>(peak - stages.begin()) + 0.5);
   return head(title, below) + legend(stages) + axis(scale, shown) + bars(stages, scale) +
          budget_line(scale, budget_bytes, most, in_chart) +
-         text_at(std::min(x, kRight - 48), scale.y(most) - 6,
-                 "text-anchor=\"middle\" font-weight=\"600\"", "peak " + human_bytes(most)) +
+         text_at(std::clamp(x, kLeft + kHalfLabel, kRight - kHalfLabel), scale.y(most) - 6,
+                 "class=\"halo\" text-anchor=\"middle\" font-weight=\"600\"",
+                 "peak " + human_bytes(most)) +
          "</svg>\n";
 }
 

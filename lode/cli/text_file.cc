@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <limits>
 #include <memory>
 
@@ -48,8 +49,11 @@ Result<std::string> read_text_file(const std::string& path, std::size_t max_byte
 }
 
 Status check_writable(const std::string& path) {
+  std::error_code unknown;
+  const bool was_there = std::filesystem::exists(path, unknown) || unknown;
   const File file(std::fopen(path.c_str(), "ab"));
   if (file == nullptr) return file_error(path, "a file to write");
+  if (!was_there) std::filesystem::remove(path, unknown);
   return {};
 }
 

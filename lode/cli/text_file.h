@@ -14,8 +14,8 @@ namespace lode::cli {
 Result<std::string> read_text_file(const std::string& path,
                                    std::size_t max_bytes = std::string::npos);
 
-/// Whether a file can be written there: found out before the work whose result it is to hold. A
-/// file that was not there is made, empty. Errors: kIo naming the file.
+/// Whether a file can be written there: found out before the work whose result it is to hold.
+/// Nothing is left behind, and what was there stays. Errors: kIo naming the file.
 Status check_writable(const std::string& path);
 
 /// Writes `text` as the whole of a file.

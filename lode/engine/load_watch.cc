@@ -27,6 +27,11 @@ struct LoadWatch::Shared {
   std::string pressure;
   std::optional<parallel::Ticker> ticker;  // last: ends first
 
+  void tick() {
+    sample();
+    if (duties.on_tick) duties.on_tick();
+  }
+
   void sample() {
     // Read before the kernel is asked, so that what becomes finished meanwhile is not credited.
     const std::uint64_t finished = progress->finished_bytes.load();
@@ -42,7 +47,23 @@ struct LoadWatch::Shared {
       figures.peak_total_bytes = std::max(figures.peak_total_bytes, *total);
     }
     ++num_ticks;
-    if (duties.on_tick) duties.on_tick();
+  }
+
+  // However short the load was, it has been looked at once.
+  void stop() {
+    if (!ticker) return;
+    ticker.reset();
+    sample();
+  }
+
+  Status ask_page_cache(const std::string& path) {
+    const auto resident = memory::resident_bytes(path);
+    if (resident) {
+      figures.source_cache_bytes = figures.source_cache_bytes.value_or(0) + *resident;
+      return {};
+    }
+    if (resident.error().code == Code::kUnsupported) return {};  // another's file: not measured
+    return resident.error();
   }
 
   void watch_pressure(std::uint64_t held_bytes) {
@@ -74,21 +95,18 @@ Result<LoadWatch> LoadWatch::start(const memory::HeldProbe& probe, loader::Progr
   shared->progress = &progress;
   shared->duties = std::move(duties);
   LODE_TRY(shared->ticker,
-           parallel::Ticker::start(kPeriod, [watched = shared.get()] { watched->sample(); }));
+           parallel::Ticker::start(kPeriod, [watched = shared.get()] { watched->tick(); }));
   return LoadWatch(std::move(shared));
 }
 
-void LoadWatch::stop() { shared_->ticker.reset(); }
+void LoadWatch::stop() { shared_->stop(); }
 
 const std::string& LoadWatch::pressure() const noexcept { return shared_->pressure; }
 
 Result<KernelFigures> LoadWatch::finish(std::span<const io::SourceFile> files) {
   stop();
   LODE_TRY(shared_->figures.held_bytes, shared_->probe->exact_held_bytes());
-  for (const io::SourceFile& file : files) {
-    LODE_TRY(const std::uint64_t resident, memory::resident_bytes(file.path));
-    shared_->figures.source_cache_bytes += resident;
-  }
+  for (const io::SourceFile& file : files) LODE_TRY_STATUS(shared_->ask_page_cache(file.path));
   return shared_->figures;
 }
 
@@ -96,8 +114,7 @@ Result<KernelFigures> LoadWatch::finish(const checkpoint::TensorIndex& index) {
   stop();
   LODE_TRY(shared_->figures.held_bytes, shared_->probe->exact_held_bytes());
   for (const checkpoint::Shard& shard : index.shards()) {
-    LODE_TRY(const std::uint64_t resident, memory::resident_bytes(shard.path));
-    shared_->figures.source_cache_bytes += resident;
+    LODE_TRY_STATUS(shared_->ask_page_cache(shard.path));
   }
   return shared_->figures;
 }

@@ -37,14 +37,14 @@ class LoadWatch {
   LoadWatch(LoadWatch&&) noexcept;
   LoadWatch& operator=(LoadWatch&&) noexcept;
 
-  /// Ends the watch: `on_tick` is not called any more.
+  /// Ends the watch with a last sample: `on_tick` is not called any more.
   void stop();
 
   /// Why the load was stopped, once the watch has ended; "" where it was not.
   const std::string& pressure() const noexcept;
 
   /// Ends the watch; the page cache of the sources is asked for now.
-  /// Errors: kIo, kUnsupported where the system does not say.
+  /// Errors: kIo; kUnsupported where the system does not say what is held.
   Result<KernelFigures> finish(const checkpoint::TensorIndex& index);
   /// The same for files by path: those of a prepared checkpoint that was read, not mapped.
   /// Errors: as above.

@@ -10,19 +10,24 @@ namespace {
 
 using memory::StageUse;
 
-Error no_receipt(std::string_view path, std::string_view wanted, const json::Value* found) {
-  return Error{.code = Code::kInvalidSource,
-               .thing = fmt::format("receipt: {}", path),
-               .wanted = std::string(wanted),
-               .found = std::string(found == nullptr ? "nothing of that name" : found->kind()),
-               .hint = "--receipt FILE of run, bench, logits or perplexity writes one"};
+// A number of bytes, or nothing where it was not measured.
+Result<std::optional<std::uint64_t>> bytes_of(const json::Value& kernel, std::string_view name) {
+  const json::Value* const value = kernel.find(name);
+  if (value != nullptr && value->is_null()) return std::optional<std::uint64_t>{};
+  const std::int64_t* const bytes = value == nullptr ? nullptr : value->as_int();
+  if (bytes == nullptr || *bytes < 0) {
+    return not_a_receipt(fmt::format("no number of bytes as kernel.{}", name));
+  }
+  return std::optional(static_cast<std::uint64_t>(*bytes));
 }
 
-Result<std::uint64_t> bytes_of(const json::Value& object, std::string_view name) {
-  const json::Value* const value = object.find(name);
-  const std::int64_t* const bytes = value == nullptr ? nullptr : value->as_int();
-  if (bytes == nullptr || *bytes < 0) return no_receipt(name, "a number of bytes", value);
-  return static_cast<std::uint64_t>(*bytes);
+// The settings of the run. A receipt of `lode prepare` has none that a run could have.
+Result<const json::Value*> run_of(const json::Value& receipt) {
+  const json::Value* const run = receipt.find("run");
+  const json::Value* const context = run == nullptr ? nullptr : run->find("context_tokens");
+  const std::int64_t* const tokens = context == nullptr ? nullptr : context->as_int();
+  if (tokens == nullptr || *tokens <= 0) return not_a_receipt("no settings of a run");
+  return run;
 }
 
 std::string shown(const json::Value* value) {
@@ -80,18 +85,25 @@ std::vector<PlanDifference> stages_that_differ(const std::vector<StageUse>& plan
 
 }  // namespace
 
+Error not_a_receipt(std::string found) {
+  return {.code = Code::kInvalidSource,
+          .thing = "not a run's receipt",
+          .wanted = "what --receipt of run, bench, logits or perplexity wrote",
+          .found = std::move(found)};
+}
+
 Result<PlanAfter> compare_with_run(const RunPlan& plan, const Source& source,
                                    const json::Value& receipt) {
+  LODE_TRY(const json::Value* const run, run_of(receipt));
   const json::Value* const actual = receipt.find("actual");
-  if (actual == nullptr) return no_receipt("actual", "the stages of a run", actual);
-  LODE_TRY(const std::vector<StageUse> stages, stages_of(*actual));
+  if (actual == nullptr) return not_a_receipt("no stages of a run");
+  auto stages = stages_of(*actual);
+  if (!stages) return not_a_receipt(to_string(stages.error()));
   const json::Value* const kernel = receipt.find("kernel");
-  if (kernel == nullptr) return no_receipt("kernel", "what the kernel saw", kernel);
-  const json::Value* const run = receipt.find("run");
-  if (run == nullptr) return no_receipt("run", "the settings of the run", run);
+  if (kernel == nullptr) return not_a_receipt("nothing that the kernel saw");
   PlanAfter after;
   after.settings = settings_that_differ(as_json(label_of(plan, source)), *run);
-  after.differences = stages_that_differ(plan.stages, stages);
+  after.differences = stages_that_differ(plan.stages, *stages);
   after.planned_load_peak_bytes = plan.load_peak_bytes();
   LODE_TRY(after.kernel_load_peak_bytes, bytes_of(*kernel, "peak_total_bytes"));
   LODE_TRY(after.kernel_over_finished_bytes, bytes_of(*kernel, "peak_over_finished_bytes"));

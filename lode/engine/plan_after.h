@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,14 +33,18 @@ struct PlanAfter {
   std::vector<SettingDifference> settings;
   std::vector<PlanDifference> differences;  // none: the ledger recorded what the plan says
   std::uint64_t planned_load_peak_bytes = 0;
-  std::uint64_t kernel_load_peak_bytes = 0;  // of the whole process; 0 where it was not sampled
-  std::uint64_t kernel_over_finished_bytes = 0;
-  std::uint64_t source_cache_bytes = 0;
+  // Nothing where it was not measured.
+  std::optional<std::uint64_t> kernel_load_peak_bytes;  // of the whole process
+  std::optional<std::uint64_t> kernel_over_finished_bytes;
+  std::optional<std::uint64_t> source_cache_bytes;
 };
+
+/// What a file is refused with that is not the receipt of a run.
+Error not_a_receipt(std::string found);
 
 /// Compares `plan` with what --receipt wrote, stage by stage and tag by tag.
 ///
-/// Errors: kInvalidSource naming the member where `receipt` is not the receipt of a run.
+/// Errors: kInvalidSource saying what is amiss where `receipt` is not the receipt of a run.
 Result<PlanAfter> compare_with_run(const RunPlan& plan, const Source& source,
                                    const json::Value& receipt);
 

@@ -20,6 +20,7 @@ struct StoryRun {
   explicit StoryRun(const Settings& settings) : plan(plan_of(source, settings)) {
     const TestEngine engine = start_engine(story_folder(), settings);
     receipt = make_receipt(engine.plan, engine->source(), *engine.ledger);
+    receipt.kernel.num_samples = 1;
     receipt.kernel.peak_total_bytes = 30 << 20;
   }
 };
@@ -97,29 +98,60 @@ TEST(PlanAfter, NamesTheSettingsThatDiffer) {
   EXPECT_FALSE(after->differences.empty());
 }
 
+TEST(PlanAfter, NamesTheWayOfReadingWhereItDiffers) {
+  const StoryRun run(small());
+  Settings other = small();
+  other.load.io = io::IoKind::kBuffered;
+  other.load.workers = 5;
+  const auto after = compare_with_run(plan_of(run.source, other), run.source, as_json(run.receipt));
+  ASSERT_TRUE(after);
+  ASSERT_EQ(after->settings.size(), 2U);
+  EXPECT_EQ(after->settings[0].setting, "load_threads");
+  EXPECT_EQ(after->settings[1].setting, "io");
+  EXPECT_EQ(after->settings[1].planned, "buffered");
+  EXPECT_EQ(after->settings[1].actual, "auto");
+}
+
+TEST(PlanAfter, HasNoFiguresOfTheKernelThatWereNotMeasured) {
+  const StoryRun run(small());
+  Receipt receipt = run.receipt;
+  receipt.kernel.num_samples = 0;
+  const auto after = compare(run, receipt);
+  ASSERT_TRUE(after) << to_string(after.error());
+  EXPECT_FALSE(after->kernel_load_peak_bytes);
+  EXPECT_FALSE(after->kernel_over_finished_bytes);
+  EXPECT_FALSE(after->source_cache_bytes);
+}
+
 TEST(PlanAfter, RefusesWhatIsNoReceipt) {
   const StoryRun run(small());
+  const std::string run_of_one = R"({"run": {"context_tokens": 1}, )";
   const std::string stage =
-      R"({"actual":[{"name":"scan","held_bytes":{},"peak_bytes":{},"peak_total_bytes":1}]})";
+      R"("actual":[{"name":"scan","held_bytes":{},"peak_bytes":{},"peak_total_bytes":1}]})";
   const std::pair<std::string, std::string> cases[] = {
-      {"[]", "actual"},
-      {"{}", "actual"},
-      {R"({"actual": 3})", "stages"},
-      {R"({"actual": [3]})", "stage 0: name"},
-      {R"({"actual": [{"name": 3}]})", "stage 0: name"},
-      {R"({"actual": [{"name": "scan"}]})", "stage 0: held_bytes"},
-      {stage, "stage 0: weights"},
-      {R"({"actual": []})", "kernel"},
-      {R"({"actual": [], "kernel": {}})", "run"},
-      {R"({"actual": [], "run": {}, "kernel": {"peak_total_bytes": -1}})", "peak_total_bytes"},
+      {"[]", "no settings of a run"},
+      {"{}", "no settings of a run"},
+      // As of lode prepare.
+      {R"({"run": {"model": "x", "context_tokens": 0}, "actual": []})", "no settings of a run"},
+      {R"({"run": {"model": "x"}, "actual": [], "kernel": {}})", "no settings of a run"},
+      {run_of_one + R"("x": 1})", "no stages"},
+      {run_of_one + R"("actual": 3})", "stages"},
+      {run_of_one + R"("actual": [3]})", "stage 0: name"},
+      {run_of_one + R"("actual": [{"name": 3}]})", "stage 0: name"},
+      {run_of_one + R"("actual": [{"name": "scan"}]})", "stage 0: held_bytes"},
+      {run_of_one + stage, "stage 0: weights"},
+      {run_of_one + R"("actual": []})", "kernel"},
+      {run_of_one + R"("actual": [], "kernel": {"peak_total_bytes": -1}})",
+       "kernel.peak_total_bytes"},
   };
-  for (const auto& [text, thing] : cases) {
+  for (const auto& [text, found] : cases) {
     const auto value = json::parse(text);
     ASSERT_TRUE(value) << text;
     const auto after = compare_with_run(run.plan, run.source, *value);
     ASSERT_FALSE(after) << text;
     EXPECT_EQ(after.error().code, Code::kInvalidSource) << text;
-    EXPECT_THAT(after.error().thing, HasSubstr(thing)) << text;
+    EXPECT_EQ(after.error().thing, "not a run's receipt") << text;
+    EXPECT_THAT(after.error().found, HasSubstr(found)) << text;
   }
 }
 

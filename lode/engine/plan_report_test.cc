@@ -105,7 +105,7 @@ TEST(PlanReport, SplitsKeysAndValuesIntoFullAndWindowedLayers) {
 TEST(PlanReport, FindsTheLargestBlock) {
   const RunPlan plan = plan_of(story_source(), {});
   const PlanReport made = report(plan, story_source());
-  EXPECT_EQ(made.largest_block_bytes, plan.load.ring_bytes());  // 16 MiB; the model has 10
+  EXPECT_EQ(made.largest_block_bytes, plan.load.ring_bytes());  // 12 MiB; the model has 10
   EXPECT_EQ(made.largest_block, "ring between disk and weights");
   EXPECT_EQ(made.prepared_bytes, plan.load.weight_bytes());
 }

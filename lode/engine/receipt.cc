@@ -13,6 +13,51 @@ std::string line(std::string_view what, std::uint64_t bytes) {
   return fmt::format("  {:<37}{:>16}  {}\n", what, bytes, human_bytes(bytes));
 }
 
+json::Value or_null(const std::string& text) {
+  return text.empty() ? json::Value() : json::Value(text);
+}
+
+json::Value as_json(const KernelFigures& kernel) {
+  const auto sampled = [&](std::uint64_t bytes) {
+    return kernel.num_samples == 0 ? json::Value() : json::Value(bytes);
+  };
+  return json::object(
+      {{"num_samples", kernel.num_samples},
+       {"peak_held_bytes", sampled(kernel.peak_held_bytes)},
+       {"peak_over_finished_bytes", sampled(kernel.peak_over_finished_bytes)},
+       {"held_bytes", kernel.held_bytes},
+       {"source_cache_bytes",
+        kernel.source_cache_bytes ? json::Value(*kernel.source_cache_bytes) : json::Value()},
+       {"peak_total_bytes", sampled(kernel.peak_total_bytes)}});
+}
+
+std::string kernel_text(const Receipt& receipt) {
+  const KernelFigures& kernel = receipt.kernel;
+  std::string text;
+  if (kernel.num_samples > 0) {
+    text += line("peak held, by the kernel", kernel.peak_held_bytes);
+    text += line("most held over finished weights", kernel.peak_over_finished_bytes);
+    text += line("whole process at load peak, planned", receipt.planned_load_peak_bytes);
+    text += line("whole process at load peak, seen", kernel.peak_total_bytes);
+  }
+  if (kernel.source_cache_bytes) {
+    text += line("sources left in the page cache", *kernel.source_cache_bytes);
+  }
+  return text;
+}
+
+// The rate only where files were read for it: who maps them reads nothing yet.
+std::string load_text(const Receipt& receipt) {
+  const double seconds = static_cast<double>(receipt.load_us) / 1e6;
+  std::string text = fmt::format("  {:<37}{:>16}", "load, seconds", fmt::format("{:.2f}", seconds));
+  if (receipt.run.start != name(prepared::Start::kMap)) {
+    text += fmt::format("  {:.2f} GB/s of the files",
+                        static_cast<double>(receipt.source_bytes) / 1e3 /
+                            static_cast<double>(std::max<std::uint64_t>(receipt.load_us, 1)));
+  }
+  return text + "\n";
+}
+
 }  // namespace
 
 RunLabel label_of(const RunPlan& plan, const Source& source) {
@@ -21,16 +66,20 @@ RunLabel label_of(const RunPlan& plan, const Source& source) {
   const bool int8 = plan.load.policy.dense == loader::DenseFormat::kInt8;
   // "DIR/" and "DIR" are one model.
   const auto folder = std::filesystem::absolute(source.folder / "x").parent_path();
+  const prepared::StartPolicy& start = plan.settings.start;
   return {.model = folder.filename().string(),
           .context_tokens = plan.context_tokens,
           .context_auto = plan.settings.context_auto,
           .threads = plan.threads,
           .chunk_tokens = plan.model.chunk_tokens,
-          .load_threads = plan.load.policy.workers,
+          .load_threads = plan.is_prepared ? start.threads : plan.load.policy.workers,
           .logits_rows = plan.logits_rows,
           .compute = exact ? "exact" : "fast",
           .kv_dtype = f32 ? "f32" : "f16",
-          .dense = int8 ? "int8" : "as-stored"};
+          .dense = int8 ? "int8" : "as-stored",
+          .start = std::string(plan.is_prepared ? name(start.start) : "load"),
+          .verify = std::string(plan.is_prepared ? name(start.verification) : ""),
+          .io = std::string(plan.maps_weights() ? "" : io::name(plan.load.policy.io))};
 }
 
 json::Value as_json(const RunLabel& label) {
@@ -43,7 +92,10 @@ json::Value as_json(const RunLabel& label) {
                        {"logits_rows", std::int64_t{label.logits_rows}},
                        {"compute", label.compute},
                        {"kv_dtype", label.kv_dtype},
-                       {"dense", label.dense}});
+                       {"dense", label.dense},
+                       {"start", or_null(label.start)},
+                       {"verify", or_null(label.verify)},
+                       {"io", or_null(label.io)}});
 }
 
 Receipt make_receipt(const RunPlan& plan, const Source& source, const memory::Ledger& ledger) {
@@ -63,27 +115,20 @@ Receipt make_receipt(const RunPlan& plan, const Source& source, const memory::Le
 }
 
 json::Value as_json(const Receipt& receipt) {
-  const KernelFigures& kernel = receipt.kernel;
-  return json::object(
-      {{"run", as_json(receipt.run)},
-       {"limit_bytes", receipt.limit_bytes},
-       {"planned_peak_bytes", receipt.planned_peak_bytes},
-       {"planned_load_peak_bytes", receipt.planned_load_peak_bytes},
-       {"peak_bytes", receipt.peak_bytes},
-       {"weight_bytes", receipt.weight_bytes},
-       {"padding_bytes", receipt.padding_bytes},
-       {"source_bytes", receipt.source_bytes},
-       {"load_us", receipt.load_us},
-       {"io", receipt.io},
-       {"as_planned", receipt.as_planned()},
-       {"planned", as_json(receipt.planned)},
-       {"actual", as_json(receipt.actual)},
-       {"kernel", json::object({{"num_samples", kernel.num_samples},
-                                {"peak_held_bytes", kernel.peak_held_bytes},
-                                {"peak_over_finished_bytes", kernel.peak_over_finished_bytes},
-                                {"held_bytes", kernel.held_bytes},
-                                {"source_cache_bytes", kernel.source_cache_bytes},
-                                {"peak_total_bytes", kernel.peak_total_bytes}})}});
+  return json::object({{"run", as_json(receipt.run)},
+                       {"limit_bytes", receipt.limit_bytes},
+                       {"planned_peak_bytes", receipt.planned_peak_bytes},
+                       {"planned_load_peak_bytes", receipt.planned_load_peak_bytes},
+                       {"peak_bytes", receipt.peak_bytes},
+                       {"weight_bytes", receipt.weight_bytes},
+                       {"padding_bytes", receipt.padding_bytes},
+                       {"source_bytes", receipt.source_bytes},
+                       {"load_us", receipt.load_us},
+                       {"io", receipt.io},
+                       {"as_planned", receipt.as_planned()},
+                       {"planned", as_json(receipt.planned)},
+                       {"actual", as_json(receipt.actual)},
+                       {"kernel", as_json(receipt.kernel)}});
 }
 
 std::string as_text(const Receipt& receipt) {
@@ -93,17 +138,10 @@ std::string as_text(const Receipt& receipt) {
   text += line("  of these padding", receipt.padding_bytes);
   text += line("peak planned", receipt.planned_peak_bytes);
   text += line("peak in the ledger", receipt.peak_bytes);
-  text += line("peak held, by the kernel", receipt.kernel.peak_held_bytes);
-  text += line("most held over finished weights", receipt.kernel.peak_over_finished_bytes);
-  text += line("whole process at load peak, planned", receipt.planned_load_peak_bytes);
-  text += line("whole process at load peak, seen", receipt.kernel.peak_total_bytes);
-  text += line("sources left in the page cache", receipt.kernel.source_cache_bytes);
+  text += kernel_text(receipt);
   text +=
       fmt::format("  {:<37}{:>16}\n", "ledger equals plan", receipt.as_planned() ? "yes" : "NO");
-  text += fmt::format("  {:<37}{:>16}  {:.2f} GB/s of the files\n", "load, seconds",
-                      fmt::format("{:.2f}", static_cast<double>(receipt.load_us) / 1e6),
-                      static_cast<double>(receipt.source_bytes) / 1e3 /
-                          static_cast<double>(std::max<std::uint64_t>(receipt.load_us, 1)));
+  text += load_text(receipt);
   if (!receipt.io.empty()) text += fmt::format("  {:<37}{}\n", "read by", receipt.io);
   return text;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,14 +14,17 @@
 
 namespace lode::engine {
 
-/// What the kernel saw while a model was loaded, sampled at 50 Hz or more.
+/// What the kernel saw while a model was loaded, sampled at 50 Hz or more. Receipts leave out what
+/// was not measured: peaks without samples, and what has no value.
 struct KernelFigures {
   std::uint64_t num_samples = 0;
   std::uint64_t peak_held_bytes = 0;  // anonymous, shared and page tables above the baseline
   std::uint64_t peak_over_finished_bytes = 0;  // the most that held exceeded finished weights
   std::uint64_t held_bytes = 0;                // at the end, counted page by page
-  std::uint64_t source_cache_bytes = 0;        // of the shards, in the page cache at the end
   std::uint64_t peak_total_bytes = 0;          // of the whole process during the load, code and all
+  // Of what was read, in the page cache at the end. Not of files that are mapped, nor where the
+  // system does not say.
+  std::optional<std::uint64_t> source_cache_bytes{};
 };
 
 /// What a run was asked to be: plans and receipts with other answers cannot agree.
@@ -35,6 +39,9 @@ struct RunLabel {
   std::string compute;   // "exact", "fast"
   std::string kv_dtype;  // "f32", "f16"
   std::string dense;     // "as-stored", "int8"
+  std::string start;     // "load"; of a prepared checkpoint "map", "read"
+  std::string verify;    // of a prepared checkpoint; empty of another
+  std::string io;        // as asked for; empty where nothing is read
 };
 RunLabel label_of(const RunPlan& plan, const Source& source);
 json::Value as_json(const RunLabel& label);

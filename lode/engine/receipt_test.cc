@@ -42,6 +42,23 @@ TEST(Receipt, GivesTheRateOfTheLoadInBytesOfTheFiles) {
   EXPECT_THAT(as_text(some_receipt()), ContainsRegex("load, seconds +2.00 +2.00 GB/s"));
 }
 
+TEST(Receipt, LeavesOutWhatWasNotMeasured) {
+  Receipt receipt = some_receipt();
+  receipt.kernel.num_samples = 0;
+  receipt.run.start = "map";  // nothing is read for it, so there is no rate
+  const std::string text = as_text(receipt);
+  for (const char* const left_out : {"by the kernel", "seen", "page cache", "GB/s"}) {
+    EXPECT_EQ(text.find(left_out), std::string::npos) << text;
+  }
+  const json::Value kernel = *as_json(receipt).find("kernel");
+  for (const char* const name :
+       {"peak_held_bytes", "peak_over_finished_bytes", "peak_total_bytes", "source_cache_bytes"}) {
+    EXPECT_TRUE(kernel.find(name)->is_null()) << name;
+  }
+  receipt.kernel.source_cache_bytes = 0;  // measured: none
+  EXPECT_THAT(as_text(receipt), ContainsRegex("sources left in the page cache +0 "));
+}
+
 TEST(Receipt, HasTheNumbersOfTheRun) {
   Settings settings;
   settings.context_tokens = 32;

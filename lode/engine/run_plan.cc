@@ -16,6 +16,7 @@ using memory::Tag;
 using memory::TagBytes;
 
 constexpr std::uint32_t kDefaultContext = 4096;
+constexpr std::uint32_t kSmallContext = 256;  // planned where none fits
 constexpr const char* kWorkStage = "work";
 
 std::uint64_t& at(TagBytes& bytes, Tag tag) { return bytes[static_cast<std::size_t>(tag)]; }
@@ -127,6 +128,20 @@ Result<loader::LoadPlan> load_plan_of(const Source& source, const Settings& sett
   return plan;
 }
 
+std::uint64_t program_bytes(const RunPlan& plan) {
+  const bool sums =
+      plan.is_prepared && plan.settings.start.verification != prepared::Verification::kNone;
+  return kProgramBytes + plan.threads * kThreadBytes + (sums ? kSumsBytes : 0);
+}
+
+void take_largest_context(RunPlan& plan, const Source& source) {
+  const std::uint32_t largest = largest_context(plan, source);
+  plan.no_context_fits = largest == 0;
+  plan.context_tokens =
+      plan.no_context_fits ? std::min(source.spec.max_positions, kSmallContext) : largest;
+  plan.model = model_options(plan.settings, plan.context_tokens);
+}
+
 // Of the stage with the peak, the tag that takes most.
 std::string largest_consumer(const RunPlan& plan) {
   const StageUse& peak = *std::max_element(
@@ -184,13 +199,10 @@ Result<RunPlan> plan_run(const Source& source, const Settings& settings,
   plan.model = model_options(settings, plan.context_tokens);
   LODE_TRY(plan.load, load_plan_of(source, settings));
   plan.is_prepared = source.prepared.has_value();
-  plan.program_bytes = kProgramBytes + plan.threads * kThreadBytes;
+  plan.program_bytes = program_bytes(plan);
   plan.metadata_bytes = metadata_bytes(source) + plan.program_bytes;
   plan.reading_bytes = reading_bytes(source);
-  if (settings.context_auto) {
-    plan.context_tokens = std::max(largest_context(plan, source), 1U);
-    plan.model = model_options(settings, plan.context_tokens);
-  }
+  if (settings.context_auto) take_largest_context(plan, source);
   plan_stages(plan, source);
   return plan;
 }
@@ -226,7 +238,10 @@ const StageUse* first_over(const RunPlan& plan) {
 Status check_fits(const RunPlan& plan, const Source& source) {
   if (plan.fits()) return {};
   return Error{.code = Code::kOverBudget,
-               .thing = "this run",
+               .thing = plan.no_context_fits
+                            ? fmt::format("this run, of which no context fits, with {} tokens",
+                                          plan.context_tokens)
+                            : "this run",
                .wanted = fmt::format("{} bytes ({}), most for {}", plan.peak_bytes(),
                                      human_bytes(plan.peak_bytes()), largest_consumer(plan)),
                .found = fmt::format("{} bytes ({}) from {}", plan.budget.limit_bytes,

@@ -206,8 +206,17 @@ TEST(RunPlan, TakesTheLargestContextThatFitsWhereThatIsAskedFor) {
   EXPECT_GT(peak_at(source, plan.context_tokens + 1), plan.budget.limit_bytes);
   settings.memory_bytes = std::uint64_t{1} << 40;
   EXPECT_EQ(plan_of(source, settings).context_tokens, limit);
-  settings.memory_bytes = 1 << 20;
-  EXPECT_FALSE(plan_of(source, settings).fits());
+}
+
+TEST(RunPlan, IsForASmallContextWhereNoneFits) {
+  const Source& source = golden_source();
+  Settings settings = with_memory(1 << 20);
+  settings.context_auto = true;
+  const RunPlan plan = plan_of(source, settings);
+  EXPECT_TRUE(plan.no_context_fits);
+  EXPECT_FALSE(plan.fits());
+  EXPECT_EQ(plan.context_tokens, std::min(source.spec.max_positions, 256U));
+  EXPECT_THAT(check_fits(plan, source).error().thing, HasSubstr("no context fits"));
 }
 
 TEST(Advice, PutsChangesTogetherWhereNoneFitsAlone) {

@@ -26,9 +26,9 @@ enum class DenseFormat : std::uint8_t {
 
 /// How a load goes about its work; changes bytes of the ring, never of the result.
 struct LoadPolicy {
-  std::uint32_t workers = 2;  // threads that bring bytes to their places
-  std::uint32_t readers = 4;  // threads of the read engine
-  std::uint32_t num_slots = 8;
+  std::uint32_t workers = 2;    // threads that bring bytes to their places
+  std::uint32_t readers = 4;    // threads of the read engine
+  std::uint32_t num_slots = 8;  // at most: a plan has no more than its tensors fill
   std::uint64_t slot_bytes = 2 * kMiB;
   io::IoKind io = io::IoKind::kAuto;
   DenseFormat dense = DenseFormat::kAsStored;
@@ -74,7 +74,7 @@ struct LoadPlan {
   std::uint64_t padding_bytes() const;     // of them
   std::uint64_t page_table_bytes() const;  // of all slabs
   std::uint64_t ring_bytes() const;        // slots
-  std::uint64_t stack_bytes() const;       // of the threads of a load
+  std::uint64_t stack_bytes() const;       // of the threads of a load, as touched
   /// The most that is held at once, page tables included.
   std::uint64_t peak_bytes() const;
 

@@ -68,6 +68,15 @@ TEST_F(Plan, EndsWithTheWeightsAlone) {
                                    memory::buffer_cost(plan.ring_bytes()).page_table_bytes);
 }
 
+TEST_F(Plan, HasARingNoLargerThanItsTensorsFill) {
+  const std::uint64_t bytes = source_.index()->tensor_bytes();
+  EXPECT_EQ(plan({.slot_bytes = 2 * kMiB}).policy.num_slots,
+            std::clamp<std::uint64_t>(ceil_div(bytes, 2 * kMiB), 2, 8));
+  EXPECT_EQ(plan({.num_slots = 3, .slot_bytes = 64 * kKiB}).policy.num_slots, 3U);
+  EXPECT_EQ(plan({.num_slots = 1, .slot_bytes = kGiB}).policy.num_slots, 1U);
+  EXPECT_EQ(plan({.slot_bytes = kGiB}).policy.num_slots, 2U);
+}
+
 TEST_F(Plan, SaysWhatIsNeededAndWhatWouldDo) {
   const LoadPlan plan = this->plan();
   const memory::Ledger ledger(plan.peak_bytes() - 1);

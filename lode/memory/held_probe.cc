@@ -13,6 +13,7 @@
 
 #include "lode/base/bytes.h"
 #include "lode/memory/buffer.h"
+#include "lode/memory/page_residency.h"
 
 namespace lode::memory {
 namespace {
@@ -167,6 +168,12 @@ Result<std::uint64_t> resident_bytes(const std::string& path) {
   const Descriptor file(path.c_str());
   struct stat status {};
   if (file.number() < 0 || ::fstat(file.number(), &status) != 0) return system_error(path, "open");
+  if (!may_see_residency(file.number())) {
+    return Error{.code = Code::kUnsupported,
+                 .thing = path,
+                 .wanted = "its pages in the page cache",
+                 .found = "a file of another user, of which the kernel does not say"};
+  }
   const auto bytes = static_cast<std::uint64_t>(status.st_size);
   std::uint64_t resident = 0;
   for (std::uint64_t offset = 0; offset < bytes; offset += kWindowBytes) {

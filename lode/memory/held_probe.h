@@ -71,7 +71,7 @@ Result<std::uint64_t> process_total_bytes();
 /// Bytes of a file that are in the page cache.
 ///
 /// Errors: kIo where the file cannot be opened or mapped, or its file system has no pages to ask
-///         for.
+///         for; kUnsupported where it is another user's, of which the kernel does not say.
 Result<std::uint64_t> resident_bytes(const std::string& path);
 
 }  // namespace lode::memory

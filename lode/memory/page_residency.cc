@@ -12,10 +12,8 @@
 #include "lode/memory/buffer.h"
 
 namespace lode::memory {
-namespace {
-
 // The kernel's own question (can_do_mincore), asked from outside.
-bool may_see(int descriptor) {
+bool may_see_residency(int descriptor) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0) return false;
   const uid_t user = ::geteuid();
@@ -23,8 +21,6 @@ bool may_see(int descriptor) {
   const std::string path = "/proc/self/fd/" + std::to_string(descriptor);
   return ::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) == 0;
 }
-
-}  // namespace
 
 PageResidency::PageResidency(PageResidency&& other) noexcept
     : begin_(std::exchange(other.begin_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
@@ -40,7 +36,7 @@ PageResidency::~PageResidency() {
 }
 
 std::optional<PageResidency> PageResidency::of(int descriptor, std::uint64_t bytes) {
-  if (bytes == 0 || !may_see(descriptor)) return std::nullopt;
+  if (bytes == 0 || !may_see_residency(descriptor)) return std::nullopt;
   void* const begin = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, descriptor, 0);
   if (begin == MAP_FAILED) return std::nullopt;
   return PageResidency(static_cast<std::byte*>(begin), bytes);

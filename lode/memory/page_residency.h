@@ -7,6 +7,10 @@
 
 namespace lode::memory {
 
+/// Whether the kernel tells us the truth about the page cache of an open file: only to those who
+/// own it or may write to it; to others mincore calls every page resident.
+bool may_see_residency(int descriptor);
+
 /// Tells which pages of an open file are in the page cache. The file is mapped for this, shared and
 /// for reading, and never touched: no page, no page table, nothing to fault on. Movable; unmapped
 /// when it ends.

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <string>
 
+#include "lode/memory/held_probe.h"
 #include "tests/support/page_cache.h"
 
 namespace lode::memory {
@@ -63,8 +64,11 @@ TEST_F(Residency, IsNotToldToThoseWhoMayNotWriteTheFile) {
   ::chmod(path_.c_str(), 0644);
   ASSERT_EQ(::seteuid(kNobody), 0);
   const bool told = PageResidency::of(descriptor_, kBytes).has_value();
+  const auto counted = resident_bytes(path_);
   ASSERT_EQ(::seteuid(0), 0);
   EXPECT_FALSE(told);
+  ASSERT_FALSE(counted);
+  EXPECT_EQ(counted.error().code, Code::kUnsupported);
 }
 
 }  // namespace

@@ -1,0 +1,23 @@
+#include "lode/base/bytes.h"
+
+#include <gtest/gtest.h>
+
+namespace lode {
+namespace {
+
+TEST(ParseBytes, TakesUnitsInCapitalsAndSmallLetters) {
+  for (const char* const text :
+       {"12GiB", "12gib", "12GIB", "12 GiB", "12g", "12G", "12884901888"}) {
+    EXPECT_EQ(parse_bytes(text).value_or(0), 12 * kGiB) << text;
+  }
+  EXPECT_EQ(parse_bytes("900mb").value_or(0), 900'000'000U);
+}
+
+TEST(ParseBytes, RefusesWhatIsNoSize) {
+  for (const char* const text : {"", "GiB", "12 gibi", "-1GiB", "12GiB.", "1e3"}) {
+    EXPECT_FALSE(parse_bytes(text)) << text;
+  }
+}
+
+}  // namespace
+}  // namespace lode
