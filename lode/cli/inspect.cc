@@ -10,6 +10,7 @@
 #include "lode/engine/source.h"
 #include "lode/json/json.h"
 #include "lode/prepared/checkpoint.h"
+#include "lode/prepared/consume.h"
 
 namespace lode::cli {
 namespace {
@@ -24,8 +25,10 @@ struct Findings {
   Result<const families::Family*> family = Error{};
   Result<families::ModelSpec> spec = Error{};
   Result<loader::Binding> binding = Error{};
+  Status whole{};  // not given away in part (--consume)
 
   const Error* fault() const {
+    if (!whole) return &whole.error();
     if (!config) return &config.error();
     if (!quant) return &quant.error();
     if (!family) return &family.error();
@@ -94,6 +97,7 @@ Result<Findings> examine(const std::filesystem::path& folder) {
   LODE_TRY(checkpoint::TensorIndex index, checkpoint::open_index(folder));
   Findings found{.index = std::move(index)};
   found.has_tokenizer = engine::has_tokenizer(folder);
+  found.whole = prepared::check_not_given_away(folder, {});
   found.config = checkpoint::HfConfig::read(folder);
   if (!found.config) return found;
   found.quant = checkpoint::read_quant_config(folder, *found.config);
@@ -157,8 +161,9 @@ void print_roles(const Findings& found) {
 }
 
 void print_text(const Findings& found) {
-  fmt::print("files     {} shards, {} tensors, {}\n", found.index.shards().size(),
-             found.index.tensors().size(), human_bytes(found.index.tensor_bytes()));
+  fmt::print("files     {}, {}, {}\n", count_of(found.index.shards().size(), "shard"),
+             count_of(found.index.tensors().size(), "tensor"),
+             human_bytes(found.index.tensor_bytes()));
   if (found.config) {
     fmt::print("config    {} ({})\n", checkpoint::printable(found.config->architecture()),
                checkpoint::printable(found.config->model_type()));
@@ -179,8 +184,8 @@ void print_text(const Findings& found) {
   }
   if (found.binding) {
     for (const std::string& line : found.binding->ignored) fmt::print("ignored   {}\n", line);
-    fmt::print("family    {}: every tensor has its role; runs on target cpu\n",
-               (*found.family)->model_type);
+    fmt::print("family    {}: every tensor has its role{}\n", (*found.family)->model_type,
+               found.whole ? "; runs on target cpu" : "");
   }
 }
 
@@ -208,10 +213,11 @@ void print_text(const prepared::Checkpoint& checkpoint) {
   fmt::print("prepared  for target {}, layout {} version {}, matrices outside the experts {}\n",
              manifest.target, manifest.layout.kernel_family, manifest.layout.version,
              manifest.dense);
-  fmt::print("family    {}: {} layers\n", checkpoint::printable(manifest.family),
-             checkpoint.index.stages.size() - 1);
-  fmt::print("files     {} with {} sections in chunks of 2 MiB, {}\n", checkpoint.files.size(),
-             checkpoint.index.sections.size(), human_bytes(checkpoint.data_bytes()));
+  fmt::print("family    {}: {}\n", checkpoint::printable(manifest.family),
+             count_of(checkpoint.index.stages.size() - 1, "layer"));
+  fmt::print(
+      "files     {} with {} in chunks of 2 MiB, {}\n", count_of(checkpoint.files.size(), "file"),
+      count_of(checkpoint.index.sections.size(), "section"), human_bytes(checkpoint.data_bytes()));
   for (const prepared::SourceShard& source : manifest.sources) {
     fmt::print("made of   {}, {}\n", source.name, human_bytes(source.bytes));
   }
@@ -249,7 +255,8 @@ void add_inspect(Program& program) {
                   "  lode inspect ~/models/Qwen3-30B-A3B-NVFP4\n  lode inspect DIR --json\n");
   const auto folder = std::make_shared<std::string>();
   const auto json = std::make_shared<bool>(false);
-  command->add_option("DIR", *folder, "Hugging Face folder")->required();
+  command->add_option("DIR", *folder, "Hugging Face folder, or one that `lode prepare` made")
+      ->required();
   command->add_flag("--json", *json, "Print JSON");
   command->callback([&program, folder, json] {
     program.chosen = [folder, json] { return inspect(*folder, *json); };

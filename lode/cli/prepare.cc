@@ -8,6 +8,7 @@
 #include "lode/cli/program.h"
 #include "lode/cli/progress_view.h"
 #include "lode/cli/text_file.h"
+#include "lode/engine/prepare_receipt.h"
 #include "lode/engine/prepare_run.h"
 #include "lode/json/json.h"
 #include "lode/memory/held_probe.h"
@@ -63,25 +64,33 @@ class Watch {
     ticker_.emplace(std::move(ticker));
     return {};
   }
-  engine::KernelFigures stop() {
+  void stop() {
     ticker_.reset();
     view_.finish();
-    return figures_;
+  }
+  /// At least one sample is taken, at the end.
+  void put_into(engine::PrepareReceipt& receipt) {
+    sample_held();
+    receipt.num_samples = num_samples_;
+    receipt.peak_held_bytes = peak_held_bytes_;
   }
 
  private:
   void sample() {
-    const auto held = probe_.held_bytes();
-    if (held) {
-      ++figures_.num_samples;
-      figures_.peak_held_bytes = std::max(figures_.peak_held_bytes, *held);
-    }
+    sample_held();
     view_.tick();
+  }
+  void sample_held() {
+    const auto held = probe_.held_bytes();
+    if (!held) return;
+    ++num_samples_;
+    peak_held_bytes_ = std::max(peak_held_bytes_.value_or(0), *held);
   }
 
   const memory::HeldProbe& probe_;
   ProgressView& view_;
-  engine::KernelFigures figures_;
+  std::uint64_t num_samples_ = 0;
+  std::optional<std::uint64_t> peak_held_bytes_;
   std::optional<parallel::Ticker> ticker_;  // last: it calls `sample`
 };
 
@@ -105,7 +114,7 @@ void say_done(const PrepareOptions& options, const prepared::Report& report) {
 }
 
 /// Errors: kIo, kNoSpace for the receipt's file; kBudgetViolated.
-Status deliver(const PrepareOptions& options, const engine::Receipt& receipt) {
+Status deliver(const PrepareOptions& options, const engine::PrepareReceipt& receipt) {
   write_standard_error(fmt::format("\n{}", engine::as_text(receipt)));
   if (!options.receipt.empty()) {
     LODE_TRY_STATUS(
@@ -143,20 +152,22 @@ Status prepare(const PrepareOptions& options) {
   std::signal(SIGINT, on_interrupt);
   std::signal(SIGTERM, on_interrupt);
   memory::Ledger ledger(run.budget.limit_bytes);
-  ProgressView view(ProgressView::form_of(options.progress), *run.load, prepare_progress);
+  ProgressView view(ProgressView::form_of(options.progress), *run.load, prepare_progress,
+                    "preparing", run.preparation->done_bytes());
   Watch watch(probe, view);
   LODE_TRY_STATUS(watch.start());
   const auto begin = std::chrono::steady_clock::now();
   const auto report = engine::run_prepare(run, ledger, &prepare_progress);
   const auto passed = std::chrono::steady_clock::now() - begin;
-  const engine::KernelFigures kernel = watch.stop();
+  watch.stop();
   if (!report) return report.error();
-  engine::Receipt receipt = engine::make_receipt(run, source, ledger);
-  receipt.kernel = kernel;
-  receipt.load_us = static_cast<std::uint64_t>(
+  engine::PrepareReceipt receipt = engine::make_receipt(run, source, *report, ledger);
+  watch.put_into(receipt);
+  receipt.run_us = static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::microseconds>(passed).count());
-  LODE_TRY(receipt.kernel.held_bytes, probe.exact_held_bytes());
-  LODE_TRY(receipt.kernel.source_cache_bytes, cached_bytes(source));
+  LODE_TRY(receipt.held_bytes, probe.exact_held_bytes());
+  // Where the kernel does not say it of another user's files, neither do we.
+  if (const auto cached = cached_bytes(source)) receipt.source_cache_bytes = *cached;
   say_done(options, *report);
   return deliver(options, receipt);
 }

@@ -25,8 +25,9 @@ ProgressView::Form ProgressView::form_of(const std::string& name) {
 }
 
 ProgressView::ProgressView(Form form, const loader::LoadPlan& plan,
-                           const loader::Progress& progress)
-    : form_(form), plan_(&plan), progress_(&progress) {}
+                           const loader::Progress& progress, std::string_view doing,
+                           std::uint64_t done_before)
+    : form_(form), plan_(&plan), progress_(&progress), doing_(doing), done_before_(done_before) {}
 
 std::string ProgressView::phase() const {
   const std::uint32_t stage = progress_->stage_idx.load();
@@ -41,9 +42,11 @@ void ProgressView::tick() {
 }
 
 void ProgressView::show(double seconds) {
-  const std::uint64_t finished = progress_->finished_bytes.load();
-  const std::uint64_t total = plan_->weight_bytes();
-  const double rate = static_cast<double>(finished) / std::max(seconds, 1e-3);
+  const std::uint64_t told = progress_->total_bytes.load();
+  const std::uint64_t total = told != 0 ? told : plan_->weight_bytes();
+  const std::uint64_t finished = std::min(progress_->finished_bytes.load(), total);
+  const std::uint64_t now = finished - std::min(finished, done_before_);
+  const double rate = static_cast<double>(now) / std::max(seconds, 1e-3);
   const double left =
       rate > 0 ? static_cast<double>(total - std::min(total, finished)) / rate : 0.0;
   if (form_ == Form::kJson) {
@@ -55,7 +58,7 @@ void ProgressView::show(double seconds) {
     return;
   }
   shown_ = true;
-  write_standard_error(fmt::format("\rloading {:>3}%  {} of {}  {}/s  {}  {:.0f} s left   ",
+  write_standard_error(fmt::format("\r{} {:>3}%  {} of {}  {}/s  {}  {:.0f} s left   ", doing_,
                                    total == 0 ? 100 : finished * 100 / total, human_bytes(finished),
                                    human_bytes(total),
                                    human_bytes(static_cast<std::uint64_t>(rate)), phase(), left));

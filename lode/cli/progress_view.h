@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <string>
+#include <string_view>
 
 #include "lode/loader/plan.h"
 #include "lode/loader/progress.h"
@@ -17,7 +18,9 @@ class ProgressView {
   /// "text", "json", "none", or "": text where standard error is a terminal.
   static Form form_of(const std::string& name);
 
-  ProgressView(Form form, const loader::LoadPlan& plan, const loader::Progress& progress);
+  /// `doing` names the work; `done_before` bytes are finished and were not made now.
+  ProgressView(Form form, const loader::LoadPlan& plan, const loader::Progress& progress,
+               std::string_view doing = "loading", std::uint64_t done_before = 0);
 
   /// Shows what there is to show, a few times a second at most.
   void tick();
@@ -32,6 +35,8 @@ class ProgressView {
   Form form_;
   const loader::LoadPlan* plan_;
   const loader::Progress* progress_;
+  std::string_view doing_;
+  std::uint64_t done_before_;
   Clock::time_point begin_ = Clock::now();
   Clock::time_point next_ = Clock::now();
   bool shown_ = false;

@@ -153,9 +153,9 @@ void add_report(Verdict& verdict, const loader::ScanReport& report) {
                     {"unequal_pairs", report.unequal_pairs}};
   if (report.unequal_pairs > 0) {
     verdict.notes.push_back(fmt::format(
-        "gate and up have different scales of the matrix in {} pairs, the first of {}; lode keeps "
-        "both, other engines take one for both",
-        report.unequal_pairs, report.first_unequal_pair));
+        "gate and up have different scales of the matrix in {}, the first of {}; lode keeps both, "
+        "other engines take one for both",
+        count_of(report.unequal_pairs, "pair"), report.first_unequal_pair));
   }
 }
 
@@ -190,7 +190,8 @@ json::Value as_json(const Verdict& verdict, const std::string& folder) {
     faults.push_back(json::object({{"thing", fault.thing},
                                    {"wanted", fault.wanted},
                                    {"found", fault.found},
-                                   {"where", fault.where}}));
+                                   {"where", fault.where},
+                                   {"hint", fault.hint}}));
   }
   json::Array notes;
   for (const std::string& note : verdict.notes) notes.emplace_back(note);
@@ -214,7 +215,24 @@ void print_text(const Verdict& verdict) {
   fmt::print("looked at       {} in {:.2f} s ({}/s)\n", human_bytes(verdict.num_bytes),
              verdict.seconds, human_bytes(static_cast<std::uint64_t>(bytes_per_second(verdict))));
   fmt::print("{}\n",
-             verdict.faults.empty() ? "no fault" : fmt::format("{} faults", verdict.faults.size()));
+             verdict.faults.empty() ? "no fault" : count_of(verdict.faults.size(), "fault"));
+}
+
+// One advice: where a fault has brought its own, that is it.
+std::string advice_of(const Verdict& verdict) {
+  const bool advised =
+      std::ranges::any_of(verdict.faults, [](const Error& fault) { return !fault.hint.empty(); });
+  if (advised) return {};
+  return verdict.kind == "prepared" ? "prepare the checkpoint again" : "download the files again";
+}
+
+Error stopped(const VerifyOptions& options, const loader::Progress& progress) {
+  const std::uint64_t total = progress.total_bytes.load();
+  return {.code = Code::kInterrupted,
+          .thing = "verifying " + options.folder,
+          .found = fmt::format("stopped after {} of {}; nothing is said of the rest",
+                               human_bytes(std::min(progress.finished_bytes.load(), total)),
+                               human_bytes(total))};
 }
 
 Status verify(const VerifyOptions& options) {
@@ -226,7 +244,10 @@ Status verify(const VerifyOptions& options) {
   auto verdict = prepared::is_prepared(options.folder) ? verify_prepared(options, progress)
                                                        : verify_source(options, progress);
   watch.reset();
-  if (!verdict) return std::move(verdict).error();
+  if (!verdict) {
+    if (verdict.error().code != Code::kInterrupted) return std::move(verdict).error();
+    return stopped(options, progress);
+  }
   verdict->seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   if (options.json) {
     fmt::print("{}\n", json::dump(as_json(*verdict, options.folder), 2));
@@ -237,9 +258,8 @@ Status verify(const VerifyOptions& options) {
   return Error{.code = Code::kCheckFailed,
                .thing = options.folder,
                .wanted = "no fault",
-               .found = fmt::format("{}", verdict->faults.size()),
-               .hint = verdict->kind == "prepared" ? "prepare the checkpoint again"
-                                                   : "download the files again"};
+               .found = count_of(verdict->faults.size(), "fault"),
+               .hint = advice_of(*verdict)};
 }
 
 }  // namespace

@@ -74,17 +74,4 @@ Result<prepared::Report> run_prepare(const PrepareRun& run, memory::Ledger& ledg
   return report;
 }
 
-Receipt make_receipt(const PrepareRun& run, const Source& source, const memory::Ledger& ledger) {
-  Receipt receipt;
-  receipt.limit_bytes = run.budget.limit_bytes;
-  receipt.planned_peak_bytes = run.peak_bytes();
-  receipt.peak_bytes = ledger.peak_bytes();
-  receipt.weight_bytes = run.load->weight_bytes();
-  receipt.padding_bytes = run.load->padding_bytes();
-  receipt.source_bytes = source.index.tensor_bytes();
-  receipt.planned = run.stages;
-  receipt.actual = ledger.stages();
-  return receipt;
-}
-
 }  // namespace lode::engine

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "lode/base/result.h"
-#include "lode/engine/receipt.h"
 #include "lode/engine/run_plan.h"
 #include "lode/engine/source.h"
 #include "lode/loader/progress.h"
@@ -15,7 +14,7 @@
 
 namespace lode::engine {
 
-/// One `lode prepare`: what it will hold against a budget, and the folder it has taken.
+/// One `lode prepare`: what it will hold against a budget, and the folder it has looked at.
 struct PrepareRun {
   memory::Budget budget;
   std::uint64_t metadata_bytes = 0;  // index and binding, and the program itself
@@ -26,8 +25,8 @@ struct PrepareRun {
   std::uint64_t peak_bytes() const;
 };
 
-/// Plans the preparation of `source` into `out`, which is looked at and taken. Of the settings the
-/// budget and those of the load count. `source` outlives it.
+/// Plans the preparation of `source` into `out`, which is looked at and nothing else. Of the
+/// settings the budget and those of the load count. `source` outlives it.
 ///
 /// Errors: kOverBudget naming need and have; those of plan_load and Preparation::open.
 Result<PrepareRun> plan_prepare(const Source& source, const Settings& settings,
@@ -38,7 +37,5 @@ Result<PrepareRun> plan_prepare(const Source& source, const Settings& settings,
 /// Errors: those of Preparation::run.
 Result<prepared::Report> run_prepare(const PrepareRun& run, memory::Ledger& ledger,
                                      loader::Progress* progress = nullptr);
-
-Receipt make_receipt(const PrepareRun& run, const Source& source, const memory::Ledger& ledger);
 
 }  // namespace lode::engine

@@ -16,7 +16,7 @@ Status with_open(const SourceFile& file, SystemCalls& calls, const Use& use) {
   if (descriptor < 0) return system_error(file.path, "open", descriptor);
   const std::int64_t answer = use(descriptor);
   calls.close(descriptor);
-  if (answer < 0) return system_error(file.path, "page cache of the file", answer);
+  if (answer < 0) return system_error(file.path, "ask what of it the page cache has", answer);
   return {};
 }
 
