@@ -8,9 +8,13 @@ namespace {
 TEST(ParseBytes, TakesUnitsInCapitalsAndSmallLetters) {
   for (const char* const text :
        {"12GiB", "12gib", "12GIB", "12 GiB", "12g", "12G", "12884901888"}) {
-    EXPECT_EQ(parse_bytes(text).value_or(0), 12 * kGiB) << text;
+    const auto bytes = parse_bytes(text);
+    ASSERT_TRUE(bytes) << text;
+    EXPECT_EQ(*bytes, 12 * kGiB) << text;
   }
-  EXPECT_EQ(parse_bytes("900mb").value_or(0), 900'000'000U);
+  const auto decimal = parse_bytes("900mb");
+  ASSERT_TRUE(decimal);
+  EXPECT_EQ(*decimal, 900'000'000U);
 }
 
 TEST(ParseBytes, RefusesWhatIsNoSize) {
