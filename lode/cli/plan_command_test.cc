@@ -27,7 +27,7 @@ TEST(Plan, IsTheReceiptOfTheRunThatFollows) {
 }
 
 TEST(Plan, SaysWhatBreaksFirstAndWhatWouldSaveHowMuch) {
-  const Answer answer = lode({"plan", kStory, "--memory", "40MiB", "--json"});
+  const Answer answer = lode({"plan", kStory, "--memory", "34MiB", "--json"});
   const json::Value plan = json_of(answer.out);
   EXPECT_FALSE(*plan.find("fits")->as_bool());
   EXPECT_THAT(*plan.find("breaks_first")->as_string(), StartsWith("layer "));
@@ -36,7 +36,7 @@ TEST(Plan, SaysWhatBreaksFirstAndWhatWouldSaveHowMuch) {
   for (const json::Value& one : advice) {
     EXPECT_EQ(whole(one, "saved_bytes") + whole(one, "peak_bytes"), whole(plan, "peak_bytes"));
   }
-  EXPECT_THAT(lode({"plan", kStory, "--memory", "40MiB"}).out, HasSubstr("breaks    first in"));
+  EXPECT_THAT(lode({"plan", kStory, "--memory", "34MiB"}).out, HasSubstr("breaks    first in"));
   const json::Value fitting = json_of(lode({"plan", kStory, "--json"}).out);
   EXPECT_TRUE(fitting.find("breaks_first")->is_null());
 }
