@@ -1,9 +1,14 @@
 #include <gmock/gmock.h>
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <span>
 
 #include "lode/cli/test_command.h"
+#include "lode/io/checksum.h"
+#include "lode/prepared/format.h"
+#include "lode/prepared/manifest.h"
 
 // The commands on a folder that `lode prepare` made, as a user types them.
 
@@ -102,6 +107,29 @@ TEST_F(PreparedCommands, VerifyNamesWhatIsDamagedWithExit12) {
   EXPECT_THAT(found.out, HasSubstr("model"));
   EXPECT_THAT(found.out, HasSubstr("weights-00000.bin at byte 0"));
   EXPECT_EQ(lode(run(other, {"--verify", "full"})).status, 4);
+}
+
+TEST_F(PreparedCommands, VerifyNamesAnIndexThatIsWholeButOfAnotherModel) {
+  const std::string other = temp("prepared-stranger");
+  std::filesystem::copy(out_, other);
+  const std::string bytes = text_of(other + "/index.bin");
+  prepared::Index index = *prepared::decode(std::as_bytes(std::span(bytes)));
+  index.stages.front().places.front().role = families::Role::kFinalNorm;  // was another
+  ASSERT_NE(prepared::decode(std::as_bytes(std::span(bytes)))->stages.front().places.front().role,
+            families::Role::kFinalNorm);
+  const std::vector<std::byte> encoded = prepared::encode(index);
+  prepared::Manifest manifest = *prepared::decode_manifest(text_of(other + "/manifest.json"));
+  manifest.root_sha256 = io::sha256(encoded);
+  std::string index_text(encoded.size(), '\0');
+  std::memcpy(index_text.data(), encoded.data(), encoded.size());
+  std::ofstream(other + "/index.bin", std::ios::binary) << index_text;
+  std::ofstream(other + "/manifest.json", std::ios::binary) << prepared::encode(manifest);
+  EXPECT_EQ(lode(run(other)).status, 4);
+  EXPECT_EQ(lode({"verify", other}).status, 12);
+}
+
+TEST_F(PreparedCommands, OnlyWhatWasPreparedIsComparedWithASource) {
+  EXPECT_EQ(lode({"verify", kStory, "--against", kStory}).status, 2);
 }
 
 TEST_F(PreparedCommands, AContradictingSettingIsRefusedWithExit8) {

@@ -116,6 +116,15 @@ Status compare(const VerifyOptions& options, Verdict& verdict, loader::Progress&
   return {};
 }
 
+// Whole files may still be of another model than config.json says.
+Status check_model(const VerifyOptions& options, Verdict& verdict) {
+  auto source = engine::open_source(options.folder);
+  if (source) return {};
+  if (source.error().code != Code::kInvalidSource) return std::move(source).error();
+  verdict.faults.push_back(std::move(source).error());
+  return {};
+}
+
 Result<Verdict> verify_prepared(const VerifyOptions& options, loader::Progress& progress) {
   memory::Ledger ledger(kBudgetBytes);
   LODE_TRY(prepared::VerifyReport report,
@@ -127,6 +136,7 @@ Result<Verdict> verify_prepared(const VerifyOptions& options, loader::Progress& 
   verdict.counts = {{"companions", report.num_companions},
                     {"files", report.num_files},
                     {"chunks", report.num_chunks}};
+  if (verdict.faults.empty()) LODE_TRY_STATUS(check_model(options, verdict));
   if (options.against.empty()) return verdict;
   if (verdict.faults.empty()) {
     LODE_TRY_STATUS(compare(options, verdict, progress));
@@ -160,6 +170,12 @@ void add_report(Verdict& verdict, const loader::ScanReport& report) {
 }
 
 Result<Verdict> verify_source(const VerifyOptions& options, loader::Progress& progress) {
+  if (!options.against.empty()) {
+    return Error{.code = Code::kUsage,
+                 .thing = "--against",
+                 .wanted = "a folder that lode prepare made, to compare with its source",
+                 .found = options.folder};
+  }
   Verdict verdict;
   verdict.kind = "checkpoint";
   auto source = engine::open_source(options.folder);
