@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "lode/memory/buffer.h"
 #include "lode/parallel/ticker.h"
 
 namespace lode::engine {
@@ -34,7 +35,9 @@ struct LoadWatch::Shared {
 
   void sample() {
     // Read before the kernel is asked, so that what becomes finished meanwhile is not credited.
-    const std::uint64_t finished = progress->finished_bytes.load();
+    // What maps finished weights belongs to them.
+    const std::uint64_t weights = progress->finished_bytes.load();
+    const std::uint64_t finished = weights + memory::page_table_bytes(weights);
     const auto held = probe->held_bytes();
     if (held) {
       figures.num_samples += 1;

@@ -36,7 +36,7 @@ std::string kernel_text(const Receipt& receipt) {
   std::string text;
   if (kernel.num_samples > 0) {
     text += line("peak held, by the kernel", kernel.peak_held_bytes);
-    text += line("most held over finished weights", kernel.peak_over_finished_bytes);
+    text += line("most held over finished, with page tables", kernel.peak_over_finished_bytes);
     text += line("whole process at load peak, planned", receipt.planned_load_peak_bytes);
     text += line("whole process at load peak, seen", kernel.peak_total_bytes);
   }
