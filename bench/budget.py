@@ -307,9 +307,9 @@ def speed_text(part):
 
         cold = tests.get("cold", {})
         rows.append([storage, speed("raw"), speed("cold"), ratio("cold/raw"), ratio("cold/buffered"), speed("warm"),
-                     speed("copy"), ratio("warm/copy"), f"{cold.get('cpu_seconds_per_gb', 0):.2f}", cold.get("io", "")])
-    head = ["storage", "raw, GB/s", "cold, GB/s", "cold / raw", "cold / buffered", "warm, GB/s", "memcpy, GB/s",
-            "warm / memcpy", "CPU s per GB, cold", "engine"]
+                     speed("ring"), ratio("warm/ring"), speed("copy"), ratio("warm/copy"), f"{cold.get('cpu_seconds_per_gb', 0):.2f}", cold.get("io", "")])
+    head = ["storage", "raw, GB/s", "cold, GB/s", "cold / raw", "cold / buffered", "warm, GB/s",
+            "memcpy through the ring, GB/s", "warm / ring", "memcpy, GB/s", "warm / memcpy", "CPU s per GB, cold", "engine"]
     return ["### Speed of a load", "", "`lode bench load`, medians of the rounds and of their ratios; *raw* reads as many "
             "bytes past the page cache and throws them away, *cold* is the load with everything that is done to them.", "",
             *table(head, rows)]
