@@ -79,7 +79,8 @@ TEST(PlanReport, BreaksWhereItSaysItDoes) {
     const RunPlan below = plan_of(story_source(), with_memory(point.need_bytes - 1));
     ASSERT_NE(first_over(below), nullptr);
     EXPECT_EQ(first_over(below)->name, point.stage);
-    const memory::StageUse* at = first_over(plan_of(story_source(), with_memory(point.need_bytes)));
+    const RunPlan enough = plan_of(story_source(), with_memory(point.need_bytes));
+    const memory::StageUse* const at = first_over(enough);
     EXPECT_TRUE(at == nullptr || at->name != point.stage);
   }
 }
