@@ -370,8 +370,8 @@ def high_water_of(pid):
     return 0
 
 
-def start(command, enter, streams):
-    """Forks, enters the limit, becomes the command. The pid; OSError of exec where it cannot."""
+def start(command, enter, streams, mask):
+    """Forks, enters the limit, becomes the command with that signal mask. The pid; OSError of exec where it cannot."""
     reading, writing = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -381,6 +381,7 @@ def start(command, enter, streams):
         try:
             for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
                 signal.signal(name, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             for number, stream in streams.items():
                 os.dup2(stream, number)
             enter(os.getpid())
@@ -429,6 +430,17 @@ def forwarding(pid):
     return lambda: [signal.signal(name, action) for name, action in old.items()]
 
 
+def begin(command, enter, streams):
+    """Starts the command, to which signals are forwarded from its first instant on. The pid, and what restores the
+    old ways. A signal that came between the fork and the forwarding would end us and leave the command alone."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    try:
+        pid = start(command, enter, streams, mask)
+        return pid, forwarding(pid)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
 def run(command, limit_bytes, files=(), *, drop=False, require=False, streams=None, cgroup=None):
     """Runs `command` (a list) below the limit and gives a Report.
 
@@ -458,8 +470,7 @@ def run(command, limit_bytes, files=(), *, drop=False, require=False, streams=No
     ours = high_water_of(os.getpid())  # wait4 tells the larger of this and the command's own
     try:
         began = time.monotonic()
-        pid = start(command, enter, streams or {})
-        restore = forwarding(pid)
+        pid, restore = begin(command, enter, streams or {})
         try:
             status, usage, polled = wait(pid, cgroup.sample if cgroup is not None else lambda: None)
         except BaseException:
