@@ -106,7 +106,7 @@ Status bench(const ModelOptions& model, const BenchOptions& options) {
   } else {
     print(all, loaded.plan.threads, bandwidth);
   }
-  return deliver_receipt(model, loaded.receipt);
+  return deliver_receipt(model.receipt, loaded.receipt);
 }
 
 }  // namespace

@@ -75,9 +75,8 @@ Result<std::unique_ptr<engine::Engine>> start_engine(engine::Source source,
 // Files that are mapped are the weights themselves, not sources that were left behind.
 Result<engine::KernelFigures> kernel_figures(engine::LoadWatch& watch, const LoadedModel& loaded) {
   const engine::Source& source = loaded.engine->source();
-  if (!source.prepared) return watch.finish(source.index);
-  if (loaded.plan.maps_weights()) return watch.finish(checkpoint::TensorIndex());
-  return watch.finish(source.prepared->files);
+  if (loaded.plan.maps_weights()) return watch.finish({});
+  return watch.finish(source.prepared ? source.prepared->files : loaded.plan.load.sources);
 }
 
 Result<LoadedModel> start(engine::Source source, engine::RunPlan plan, const ModelOptions& options,
@@ -114,6 +113,20 @@ Result<LoadedModel> start(engine::Source source, engine::RunPlan plan, const Mod
   return loaded;
 }
 
+template <class Receipt>
+Status deliver(const std::string& file, std::string ledger, const Receipt& receipt) {
+  write_standard_error(fmt::format("\n{}", engine::as_text(receipt)));
+  if (!file.empty()) {
+    LODE_TRY_STATUS(write_text_file(file, json::dump(engine::as_json(receipt), 2) + "\n"));
+  }
+  if (receipt.as_planned()) return {};
+  return Error{.code = Code::kBudgetViolated,
+               .thing = std::move(ledger),
+               .wanted = "what the plan said, byte for byte",
+               .found = "another account",
+               .hint = "a bug of lode: please report it with the JSON of --receipt"};
+}
+
 }  // namespace
 
 Result<LoadedModel> load_model(const ModelOptions& options, const engine::Settings& settings,
@@ -139,18 +152,12 @@ Result<LoadedModel> load_model(const ModelOptions& options, const engine::Settin
   return start(std::move(source), std::move(plan), options, watched);
 }
 
-Status deliver_receipt(const ModelOptions& options, const engine::Receipt& receipt) {
-  write_standard_error(fmt::format("\n{}", engine::as_text(receipt)));
-  if (!options.receipt.empty()) {
-    LODE_TRY_STATUS(
-        write_text_file(options.receipt, json::dump(engine::as_json(receipt), 2) + "\n"));
-  }
-  if (receipt.as_planned()) return {};
-  return Error{.code = Code::kBudgetViolated,
-               .thing = "ledger of this run",
-               .wanted = "what the plan said, byte for byte",
-               .found = "another account",
-               .hint = "a bug of lode: please report it with the JSON of --receipt"};
+Status deliver_receipt(const std::string& file, const engine::Receipt& receipt) {
+  return deliver(file, "ledger of this run", receipt);
+}
+
+Status deliver_receipt(const std::string& file, const engine::PrepareReceipt& receipt) {
+  return deliver(file, "ledger of this preparation", receipt);
 }
 
 void stop_on_interrupt() {

@@ -2,10 +2,12 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "lode/base/result.h"
 #include "lode/cli/model_options.h"
 #include "lode/engine/engine.h"
+#include "lode/engine/prepare_receipt.h"
 #include "lode/engine/receipt.h"
 #include "lode/memory/ledger.h"
 
@@ -30,14 +32,15 @@ using BeforeLoad = std::function<Status(const engine::Source&, const engine::Run
 Result<LoadedModel> load_model(const ModelOptions& options, const engine::Settings& settings,
                                const BeforeLoad& before = nullptr);
 
-/// Prints the receipt on standard error, and writes the JSON where --receipt says.
-/// Errors: kIo naming the file.
-Status deliver_receipt(const ModelOptions& options, const engine::Receipt& receipt);
+/// Prints the receipt on standard error, and writes the JSON to `file`, unless that is empty.
+/// Errors: kIo, kNoSpace naming the file; kBudgetViolated where the ledger is not as planned.
+Status deliver_receipt(const std::string& file, const engine::Receipt& receipt);
+Status deliver_receipt(const std::string& file, const engine::PrepareReceipt& receipt);
 
 /// From here on Ctrl-C is told by `interrupted()`, once; a second one ends the process.
 void stop_on_interrupt();
 
-/// Whether Ctrl-C was pressed since load_model began.
+/// Whether Ctrl-C was pressed since then.
 bool interrupted() noexcept;
 
 }  // namespace lode::cli

@@ -74,7 +74,7 @@ Status logits(const ModelOptions& model, const LogitsOptions& options) {
       {"logits", formats::Format::kF32, {ids.size(), spec.vocab}, std::as_bytes(values)}};
   recorder.append_to(tensors);
   LODE_TRY_STATUS(checkpoint::write_safetensors(options.out, tensors));
-  return deliver_receipt(model, loaded.receipt);
+  return deliver_receipt(model.receipt, loaded.receipt);
 }
 
 }  // namespace

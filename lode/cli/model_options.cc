@@ -54,6 +54,41 @@ void add_start_options(CLI::App* command, const std::shared_ptr<ModelOptions>& o
 
 }  // namespace
 
+void add_io_option(CLI::App* command, std::string& io) {
+  command
+      ->add_option(
+          "--io", io,
+          "How weights are read: uring and threads past the page cache (threads copies what "
+          "is there already), buffered through it, dropped behind; auto looks at the "
+          "files, chooses and says why")
+      ->check(CLI::IsMember({"auto", "uring", "threads", "buffered"}))
+      ->capture_default_str();
+}
+
+void add_load_threads_option(CLI::App* command, std::uint32_t& threads) {
+  command->add_option("--load-threads", threads, "Threads that prepare weights")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+}
+
+void add_receipt_option(CLI::App* command, std::string& file) {
+  command->add_option("--receipt", file, "Write the receipt as JSON to this file");
+}
+
+void add_progress_option(CLI::App* command, std::string& form) {
+  command
+      ->add_option("--progress", form,
+                   "text or json on standard error; default: text on a terminal, else none")
+      ->check(CLI::IsMember({"text", "json", "none"}));
+}
+
+Result<std::optional<std::uint64_t>> memory_of(const std::optional<std::string>& typed) {
+  if (!typed) return std::optional<std::uint64_t>();
+  auto bytes = parse_bytes(*typed);
+  if (!bytes) return at("--memory", std::move(bytes).error());
+  return std::optional(*bytes);
+}
+
 std::shared_ptr<ModelOptions> add_model_options(CLI::App* command) {
   auto options = std::make_shared<ModelOptions>();
   command
@@ -85,27 +120,15 @@ std::shared_ptr<ModelOptions> add_model_options(CLI::App* command) {
   command->add_option("--chunk", options->chunk_tokens, "Tokens of one pass over a prompt")
       ->check(CLI::Range(1, 8192))
       ->capture_default_str();
-  command->add_option("--load-threads", options->load_workers, "Threads that prepare weights")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str();
-  command
-      ->add_option(
-          "--io", options->io,
-          "How weights are read: uring and threads past the page cache (threads copies what "
-          "is there already), buffered through it, dropped behind; auto looks at the "
-          "files, chooses and says why")
-      ->check(CLI::IsMember({"auto", "uring", "threads", "buffered"}))
-      ->capture_default_str();
+  add_load_threads_option(command, options->load_workers);
+  add_io_option(command, options->io);
   add_start_options(command, options);
   return options;
 }
 
 void add_load_options(CLI::App* command, const std::shared_ptr<ModelOptions>& options) {
-  command->add_option("--receipt", options->receipt, "Write the receipt as JSON to this file");
-  command
-      ->add_option("--progress", options->progress,
-                   "text or json on standard error; default: text on a terminal, else none")
-      ->check(CLI::IsMember({"text", "json", "none"}));
+  add_receipt_option(command, options->receipt);
+  add_progress_option(command, options->progress);
   command->add_flag(
       "--hard-limit", options->hard_limit,
       "Let the kernel refuse memory beyond the plan, too (RLIMIT_DATA): a bug ends in "
@@ -114,11 +137,7 @@ void add_load_options(CLI::App* command, const std::shared_ptr<ModelOptions>& op
 
 Result<engine::Settings> settings_of(const ModelOptions& options) {
   engine::Settings settings;
-  if (options.memory) {
-    auto bytes = parse_bytes(*options.memory);
-    if (!bytes) return at("--memory", std::move(bytes).error());
-    settings.memory_bytes = *bytes;
-  }
+  LODE_TRY(settings.memory_bytes, memory_of(options.memory));
   LODE_TRY_STATUS(check_start_options(options));
   LODE_TRY_STATUS(take_context(options.context, settings));
   settings.threads = options.threads;

@@ -30,9 +30,18 @@ struct ModelOptions {
   std::string progress;  // "json", "text", "none"; empty: text on a terminal
 };
 
-/// Adds DIR, --memory, --ctx, --threads, --compute, --kv-dtype, --dense, --chunk, --load-threads
-/// and
-/// --io to a command.
+/// Options that mean the same wherever they stand.
+void add_io_option(CLI::App* command, std::string& io);
+void add_load_threads_option(CLI::App* command, std::uint32_t& threads);
+void add_receipt_option(CLI::App* command, std::string& file);
+void add_progress_option(CLI::App* command, std::string& form);
+
+/// What --memory names, if it was typed.
+/// Errors: kUsage for what is no size.
+Result<std::optional<std::uint64_t>> memory_of(const std::optional<std::string>& typed);
+
+/// Adds DIR, --memory, --ctx, --threads, --compute, --kv-dtype, --dense, --chunk, --load-threads,
+/// --io, --start and --verify to a command.
 std::shared_ptr<ModelOptions> add_model_options(CLI::App* command);
 
 /// Adds --receipt, --progress and --hard-limit, for commands that load.

@@ -1,16 +1,16 @@
 #include <chrono>
-#include <csignal>
 #include <memory>
 #include <optional>
 
 #include "lode/base/bytes.h"
 #include "lode/base/fmt.h"
+#include "lode/cli/loaded_model.h"
+#include "lode/cli/model_options.h"
 #include "lode/cli/program.h"
 #include "lode/cli/progress_view.h"
 #include "lode/cli/text_file.h"
 #include "lode/engine/prepare_receipt.h"
 #include "lode/engine/prepare_run.h"
-#include "lode/json/json.h"
 #include "lode/memory/held_probe.h"
 #include "lode/parallel/ticker.h"
 
@@ -31,31 +31,20 @@ struct PrepareOptions {
   std::string progress;
 };
 
-// The one preparation of the process: a signal handler can reach nothing else.
-loader::Progress prepare_progress;
-
-void on_interrupt(int signal) {
-  prepare_progress.cancel.store(true);
-  std::signal(signal, SIG_DFL);  // whoever presses again does not want to wait
-}
-
 Result<engine::Settings> settings_of(const PrepareOptions& options) {
   engine::Settings settings;
-  if (options.memory) {
-    auto bytes = parse_bytes(*options.memory);
-    if (!bytes) return at("--memory", std::move(bytes).error());
-    settings.memory_bytes = *bytes;
-  }
+  LODE_TRY(settings.memory_bytes, memory_of(options.memory));
   settings.load.workers = options.load_workers;
   LODE_TRY(settings.load.io, io::parse_io_kind(options.io));
   if (options.dense == "int8") settings.load.dense = loader::DenseFormat::kInt8;
   return settings;
 }
 
-// What the kernel sees while it runs, and the line of progress.
+// What the kernel sees while it runs, and the line of progress; passes Ctrl-C on.
 class Watch {
  public:
-  Watch(const memory::HeldProbe& probe, ProgressView& view) : probe_(probe), view_(view) {}
+  Watch(const memory::HeldProbe& probe, ProgressView& view, loader::Progress& progress)
+      : probe_(probe), view_(view), progress_(progress) {}
 
   /// Errors: kOther where the system gives no thread.
   Status start() {
@@ -77,6 +66,7 @@ class Watch {
 
  private:
   void sample() {
+    if (interrupted()) progress_.cancel.store(true);
     sample_held();
     view_.tick();
   }
@@ -89,6 +79,7 @@ class Watch {
 
   const memory::HeldProbe& probe_;
   ProgressView& view_;
+  loader::Progress& progress_;
   std::uint64_t num_samples_ = 0;
   std::optional<std::uint64_t> peak_held_bytes_;
   std::optional<parallel::Ticker> ticker_;  // last: it calls `sample`
@@ -113,21 +104,6 @@ void say_done(const PrepareOptions& options, const prepared::Report& report) {
           : fmt::format("; {} of the source given back", human_bytes(report.freed_bytes))));
 }
 
-/// Errors: kIo, kNoSpace for the receipt's file; kBudgetViolated.
-Status deliver(const PrepareOptions& options, const engine::PrepareReceipt& receipt) {
-  write_standard_error(fmt::format("\n{}", engine::as_text(receipt)));
-  if (!options.receipt.empty()) {
-    LODE_TRY_STATUS(
-        write_text_file(options.receipt, json::dump(engine::as_json(receipt), 2) + "\n"));
-  }
-  if (receipt.as_planned()) return {};
-  return Error{.code = Code::kBudgetViolated,
-               .thing = "ledger of this preparation",
-               .wanted = "what the plan said, byte for byte",
-               .found = "another account",
-               .hint = "a bug of lode: please report it with the JSON of --receipt"};
-}
-
 Status prepare(const PrepareOptions& options) {
   if (!options.receipt.empty()) LODE_TRY_STATUS(check_writable(options.receipt));
   LODE_TRY(const memory::HeldProbe probe, memory::HeldProbe::make());
@@ -149,15 +125,15 @@ Status prepare(const PrepareOptions& options) {
                                      human_bytes(run.preparation->done_bytes()),
                                      human_bytes(run.preparation->output_bytes())));
   }
-  std::signal(SIGINT, on_interrupt);
-  std::signal(SIGTERM, on_interrupt);
+  stop_on_interrupt();
+  loader::Progress progress;
   memory::Ledger ledger(run.budget.limit_bytes);
-  ProgressView view(ProgressView::form_of(options.progress), *run.load, prepare_progress,
-                    "preparing", run.preparation->done_bytes());
-  Watch watch(probe, view);
+  ProgressView view(ProgressView::form_of(options.progress), *run.load, progress, "preparing",
+                    run.preparation->done_bytes());
+  Watch watch(probe, view, progress);
   LODE_TRY_STATUS(watch.start());
   const auto begin = std::chrono::steady_clock::now();
-  const auto report = engine::run_prepare(run, ledger, &prepare_progress);
+  const auto report = engine::run_prepare(run, ledger, &progress);
   const auto passed = std::chrono::steady_clock::now() - begin;
   watch.stop();
   if (!report) return report.error();
@@ -169,7 +145,7 @@ Status prepare(const PrepareOptions& options) {
   // Where the kernel does not say it of another user's files, neither do we.
   if (const auto cached = cached_bytes(source)) receipt.source_cache_bytes = *cached;
   say_done(options, *report);
-  return deliver(options, receipt);
+  return deliver_receipt(options.receipt, receipt);
 }
 
 void add_options(CLI::App* command, const std::shared_ptr<PrepareOptions>& options) {
@@ -186,15 +162,8 @@ void add_options(CLI::App* command, const std::shared_ptr<PrepareOptions>& optio
       ->capture_default_str();
   command->add_option("--memory", options->memory,
                       "Budget for everything, such as 200MiB; the model's size does not matter");
-  command
-      ->add_option("--io", options->io,
-                   "How the source is read: uring and threads past the page cache, buffered "
-                   "through it; auto chooses")
-      ->check(CLI::IsMember({"auto", "uring", "threads", "buffered"}))
-      ->capture_default_str();
-  command->add_option("--load-threads", options->load_workers, "Threads that prepare weights")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str();
+  add_io_option(command, options->io);
+  add_load_threads_option(command, options->load_workers);
   command->add_flag(
       "--consume", options->consume,
       "Give the source's disk blocks back as they are done with, for disks that hold one copy: at "
@@ -202,11 +171,8 @@ void add_options(CLI::App* command, const std::shared_ptr<PrepareOptions>& optio
       "gone then; there is no way back");
   command->add_flag("--force", options->force,
                     "Begin again, and drop what an earlier preparation left in OUT");
-  command->add_option("--receipt", options->receipt, "Write the receipt as JSON to this file");
-  command
-      ->add_option("--progress", options->progress,
-                   "text or json on standard error; default: text on a terminal, else none")
-      ->check(CLI::IsMember({"text", "json", "none"}));
+  add_receipt_option(command, options->receipt);
+  add_progress_option(command, options->progress);
 }
 
 }  // namespace

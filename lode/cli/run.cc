@@ -121,7 +121,7 @@ Status run(const ModelOptions& model, const RunOptions& options) {
                   request.prompt_ids.size(),
                   per_second(request.prompt_ids.size(), result.prompt_us), result.ids.size(),
                   per_second(result.ids.size(), result.decode_us), engine::name(result.finish)));
-  LODE_TRY_STATUS(deliver_receipt(model, loaded.receipt));
+  LODE_TRY_STATUS(deliver_receipt(model.receipt, loaded.receipt));
   if (result.finish != engine::Finish::kCancelled) return {};
   return Error{.code = Code::kInterrupted, .thing = "run", .found = "interrupted"};
 }

@@ -106,7 +106,8 @@ Status compare(const VerifyOptions& options, Verdict& verdict, loader::Progress&
            prepared::open(options.folder, prepared::Verification::kNone));
   loader::LoadPolicy policy = policy_of(options);
   LODE_TRY(policy.io, io::parse_io_kind(options.io));
-  if (checkpoint.manifest.dense == "int8") policy.dense = loader::DenseFormat::kInt8;
+  if (checkpoint.manifest.dense == loader::name(loader::DenseFormat::kInt8))
+    policy.dense = loader::DenseFormat::kInt8;
   LODE_TRY(const loader::LoadPlan plan,
            loader::plan_load(source.binding, source.spec, source.index, policy));
   memory::Ledger ledger(kBudgetBytes);
@@ -297,10 +298,7 @@ void add_verify(Program& program) {
   command->add_option("--io", options->io, "How a Hugging Face folder is read; see `run`")
       ->check(CLI::IsMember({"auto", "uring", "threads", "buffered"}))
       ->capture_default_str();
-  command
-      ->add_option("--progress", options->progress,
-                   "text or json on standard error; default: text on a terminal, else none")
-      ->check(CLI::IsMember({"text", "json", "none"}));
+  add_progress_option(command, options->progress);
   command->add_flag("--json", options->json, "Print JSON");
   command->callback(
       [&program, options] { program.chosen = [options] { return verify(*options); }; });

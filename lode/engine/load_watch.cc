@@ -113,13 +113,4 @@ Result<KernelFigures> LoadWatch::finish(std::span<const io::SourceFile> files) {
   return shared_->figures;
 }
 
-Result<KernelFigures> LoadWatch::finish(const checkpoint::TensorIndex& index) {
-  stop();
-  LODE_TRY(shared_->figures.held_bytes, shared_->probe->exact_held_bytes());
-  for (const checkpoint::Shard& shard : index.shards()) {
-    LODE_TRY_STATUS(shared_->ask_page_cache(shard.path));
-  }
-  return shared_->figures;
-}
-
 }  // namespace lode::engine

@@ -43,11 +43,9 @@ class LoadWatch {
   /// Why the load was stopped, once the watch has ended; "" where it was not.
   const std::string& pressure() const noexcept;
 
-  /// Ends the watch; the page cache of the sources is asked for now.
+  /// Ends the watch; the page cache of the files that were read, none of them mapped, is asked for
+  /// now.
   /// Errors: kIo; kUnsupported where the system does not say what is held.
-  Result<KernelFigures> finish(const checkpoint::TensorIndex& index);
-  /// The same for files by path: those of a prepared checkpoint that was read, not mapped.
-  /// Errors: as above.
   Result<KernelFigures> finish(std::span<const io::SourceFile> files);
 
  private:

@@ -44,7 +44,7 @@ TEST(LoadWatch, SeesBytesThatAreHeldWithoutBeingFinishedWeights) {
     fill(*stray);
     await(ticks, 3);
   }
-  const auto figures = watch->finish(source_of(story_folder()).index);
+  const auto figures = watch->finish(plan_of(source_of(story_folder()), {}).load.sources);
   ASSERT_TRUE(figures);
   EXPECT_GE(figures->num_samples, 3U);
   EXPECT_GE(figures->peak_held_bytes, 2 * kBlockBytes);

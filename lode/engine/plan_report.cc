@@ -15,9 +15,7 @@ using memory::Tag;
 
 constexpr std::uint64_t kSmallMarginBytes = 64 * kMiB;
 
-std::uint64_t peak_of(const StageUse& stage, Tag tag) {
-  return stage.peak_bytes[static_cast<std::size_t>(tag)];
-}
+std::uint64_t peak_of(const StageUse& stage, Tag tag) { return of(stage.peak_bytes, tag); }
 
 // The least of the budget and the machine's limits that the stage exceeds.
 std::string first_limit(const RunPlan& plan, std::uint64_t bytes) {
@@ -52,7 +50,7 @@ PlanRow row_of(const RunPlan& plan, const StageUse& stage, bool last) {
   row.cache_bytes = scan || last ? 0 : cache_bytes(plan.load);
   row.total_bytes = stage.peak_total_bytes;
   row.final_bytes = peak_of(stage, Tag::kWeights) + peak_of(stage, Tag::kKvCache) +
-                    stage.held_bytes[static_cast<std::size_t>(Tag::kMetadata)] +
+                    of(stage.held_bytes, Tag::kMetadata) +
                     (last ? peak_of(stage, Tag::kScratch) : 0);
   const std::uint64_t rest = row.final_bytes + row.page_table_bytes;
   row.transient_bytes = row.total_bytes - std::min(row.total_bytes, rest);

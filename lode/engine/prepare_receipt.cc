@@ -22,10 +22,9 @@ void add(json::Object& to, std::string_view name, const std::optional<std::uint6
 
 PrepareReceipt make_receipt(const PrepareRun& run, const Source& source,
                             const prepared::Report& report, const memory::Ledger& ledger) {
-  const bool int8 = run.load->policy.dense == loader::DenseFormat::kInt8;
   PrepareReceipt receipt;
-  receipt.model = std::filesystem::absolute(source.folder / "x").parent_path().filename().string();
-  receipt.dense = int8 ? "int8" : "as-stored";
+  receipt.model = model_name(source);
+  receipt.dense = loader::name(run.load->policy.dense);
   receipt.load_threads = run.load->policy.workers;
   receipt.io = report.reading;
   receipt.limit_bytes = run.budget.limit_bytes;

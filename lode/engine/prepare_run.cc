@@ -13,9 +13,9 @@ using memory::Tag;
 
 void plan_stages(PrepareRun& run) {
   StageUse scan{.name = "scan"};
-  scan.held_bytes[static_cast<std::size_t>(Tag::kMetadata)] = run.metadata_bytes;
+  of(scan.held_bytes, Tag::kMetadata) = run.metadata_bytes;
   run.stages = run.preparation->expected_stages(scan.held_bytes);
-  scan.held_bytes[static_cast<std::size_t>(Tag::kMetadata)] += run.preparation->table_bytes();
+  of(scan.held_bytes, Tag::kMetadata) += run.preparation->table_bytes();
   scan.peak_bytes = scan.held_bytes;
   scan.peak_total_bytes = memory::total(scan.held_bytes);
   run.stages.insert(run.stages.begin(), std::move(scan));

@@ -63,11 +63,8 @@ std::string load_text(const Receipt& receipt) {
 RunLabel label_of(const RunPlan& plan, const Source& source) {
   const bool exact = plan.model.mode == ops::Mode::kExact;
   const bool f32 = plan.model.kv_format == ops::KvFormat::kF32;
-  const bool int8 = plan.load.policy.dense == loader::DenseFormat::kInt8;
-  // "DIR/" and "DIR" are one model.
-  const auto folder = std::filesystem::absolute(source.folder / "x").parent_path();
   const prepared::StartPolicy& start = plan.settings.start;
-  return {.model = folder.filename().string(),
+  return {.model = model_name(source),
           .context_tokens = plan.context_tokens,
           .context_auto = plan.settings.context_auto,
           .threads = plan.threads,
@@ -76,7 +73,7 @@ RunLabel label_of(const RunPlan& plan, const Source& source) {
           .logits_rows = plan.logits_rows,
           .compute = exact ? "exact" : "fast",
           .kv_dtype = f32 ? "f32" : "f16",
-          .dense = int8 ? "int8" : "as-stored",
+          .dense = std::string(loader::name(plan.load.policy.dense)),
           .start = std::string(plan.is_prepared ? name(start.start) : "load"),
           .verify = std::string(plan.is_prepared ? name(start.verification) : ""),
           .io = std::string(plan.maps_weights() ? "" : io::name(plan.load.policy.io))};

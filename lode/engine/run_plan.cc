@@ -19,14 +19,12 @@ constexpr std::uint32_t kDefaultContext = 4096;
 constexpr std::uint32_t kSmallContext = 256;  // planned where none fits
 constexpr const char* kWorkStage = "work";
 
-std::uint64_t& at(TagBytes& bytes, Tag tag) { return bytes[static_cast<std::size_t>(tag)]; }
-
 // A stage in which reservations are only added.
 class Growth {
  public:
   Growth(std::string name, const TagBytes& before)
       : use_{.name = std::move(name), .held_bytes = before} {}
-  void reserve(Tag tag, std::uint64_t bytes) { at(use_.held_bytes, tag) += bytes; }
+  void reserve(Tag tag, std::uint64_t bytes) { of(use_.held_bytes, tag) += bytes; }
   void buffer(Tag tag, std::uint64_t bytes) {
     const memory::BufferCost cost = memory::buffer_cost(bytes);
     reserve(tag, cost.tag_bytes);
@@ -64,7 +62,7 @@ void plan_stages(RunPlan& plan, const Source& source) {
   Growth scan("scan", TagBytes{});
   scan.reserve(Tag::kMetadata, plan.metadata_bytes);
   plan.stages = {scan.done()};
-  at(plan.stages[0].peak_bytes, Tag::kMetadata) += plan.reading_bytes;
+  of(plan.stages[0].peak_bytes, Tag::kMetadata) += plan.reading_bytes;
   plan.stages[0].peak_total_bytes += plan.reading_bytes;
   for (StageUse& stage : plan.load.expected_stages(plan.stages.back().held_bytes)) {
     plan.stages.push_back(std::move(stage));
@@ -97,10 +95,6 @@ model::ModelOptions model_options(const Settings& settings, std::uint32_t contex
   return {.mode = settings.mode,
           .kv_format = settings.kv_format.value_or(default_kv),
           .chunk_tokens = std::clamp(settings.chunk_tokens, 1U, context_tokens)};
-}
-
-std::string_view name(loader::DenseFormat dense) {
-  return dense == loader::DenseFormat::kInt8 ? "int8" : "as-stored";
 }
 
 // A prepared checkpoint holds what it was prepared with; a setting that contradicts it is refused.

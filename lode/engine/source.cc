@@ -49,6 +49,10 @@ Result<Source> open_prepared(const std::filesystem::path& folder,
 
 }  // namespace
 
+std::string model_name(const Source& source) {
+  return std::filesystem::absolute(source.folder / "x").parent_path().filename().string();
+}
+
 bool has_tokenizer(const std::filesystem::path& folder) {
   std::error_code absent;
   return std::filesystem::exists(folder / kTokenizerFile, absent);

@@ -34,6 +34,9 @@ struct Source {
   std::optional<text::Tokenizer> tokenizer;  // after open_tokenizer, where the folder has one
 };
 
+/// The folder's own name: "DIR/" and "DIR" are one model.
+std::string model_name(const Source& source);
+
 /// Whether the folder has a tokenizer.json.
 bool has_tokenizer(const std::filesystem::path& folder);
 

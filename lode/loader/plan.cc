@@ -18,8 +18,6 @@ using memory::TagBytes;
 constexpr std::uint64_t kStackBytes = 64 * kKiB;
 constexpr std::uint64_t kLeastSlotBytes = 64 * kKiB;
 
-std::uint64_t& of(TagBytes& bytes, Tag tag) { return bytes[static_cast<std::size_t>(tag)]; }
-
 // What make_buffer will add for one slab.
 void add_buffer(TagBytes& held, Tag tag, std::uint64_t bytes) {
   const memory::BufferCost cost = memory::buffer_cost(bytes);
@@ -102,6 +100,10 @@ std::uint64_t sum(const std::vector<StagePlan>& stages, Member member) {
 }
 
 }  // namespace
+
+std::string_view name(DenseFormat dense) noexcept {
+  return dense == DenseFormat::kInt8 ? "int8" : "as-stored";
+}
 
 std::uint64_t LoadPlan::weight_bytes() const { return sum(stages, &StagePlan::mapped_bytes); }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lode/base/bytes.h"
@@ -23,6 +24,8 @@ enum class DenseFormat : std::uint8_t {
   kAsStored,
   kInt8,  // plain and FP8 matrices that multiply: int8 with an f32 scale for each row and 128 k
 };
+/// "as-stored", "int8".
+std::string_view name(DenseFormat dense) noexcept;
 
 /// How a load goes about its work; changes bytes of the ring, never of the result.
 struct LoadPolicy {

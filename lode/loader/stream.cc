@@ -23,8 +23,6 @@ constexpr std::uint64_t kMostCutBytes = 16 * kMiB;  // what slicing leaves open 
 constexpr std::uint64_t kDrainStackBytes = 256 * kKiB;
 constexpr std::string_view kLastStage = "finish";
 
-std::uint64_t& of(TagBytes& bytes, Tag tag) { return bytes[static_cast<std::size_t>(tag)]; }
-
 std::uint64_t stack_bytes(const LoadPlan& plan) { return plan.stack_bytes() + kDrainStackBytes; }
 
 // What a stage hands to the sink: whole pages of both slabs.

@@ -27,6 +27,12 @@ std::string_view meaning(Tag tag) noexcept;
 
 using TagBytes = std::array<std::uint64_t, kNumTags>;
 std::uint64_t total(const TagBytes& bytes) noexcept;
+constexpr std::uint64_t& of(TagBytes& bytes, Tag tag) noexcept {
+  return bytes[static_cast<std::size_t>(tag)];
+}
+constexpr std::uint64_t of(const TagBytes& bytes, Tag tag) noexcept {
+  return bytes[static_cast<std::size_t>(tag)];
+}
 
 /// One stage of a run: what was held when it ended and the most that was held while it lasted.
 struct StageUse {

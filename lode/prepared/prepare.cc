@@ -33,7 +33,7 @@ Manifest begin_manifest(const Input& input, const Index& index) {
   manifest.format_version = kFormatVersion;
   manifest.target = "cpu";
   manifest.layout = cpu_layout();
-  manifest.dense = input.plan.policy.dense == loader::DenseFormat::kInt8 ? "int8" : "as-stored";
+  manifest.dense = loader::name(input.plan.policy.dense);
   manifest.family = input.family;
   manifest.weight_bytes = input.plan.weight_bytes();
   manifest.data_file_bytes = file_bytes(index.sections);
@@ -202,7 +202,7 @@ std::uint64_t Work::table_bytes() const {
 
 std::vector<memory::StageUse> Work::expected_stages(const memory::TagBytes& held_before) const {
   memory::TagBytes held = held_before;
-  held[static_cast<std::size_t>(Tag::kMetadata)] += table_bytes();
+  of(held, Tag::kMetadata) += table_bytes();
   return loader::expected_stream_stages(input_.plan, stream_start(index_, done_chunks_), held);
 }
 

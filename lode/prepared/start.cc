@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lode/base/fmt.h"
+#include "lode/loader/stage_guard.h"
 #include "lode/memory/buffer.h"
 #include "lode/prepared/chunk_check.h"
 #include "lode/prepared/stage_maker.h"
@@ -15,18 +16,6 @@ namespace {
 using memory::Tag;
 
 constexpr std::array<std::string_view, 2> kStartNames = {"map", "read"};
-
-// Ends the ledger's stage however the start ends.
-class StageGuard {
- public:
-  explicit StageGuard(memory::Ledger& ledger) : ledger_(ledger) {}
-  ~StageGuard() { ledger_.end_stage(); }
-  StageGuard(const StageGuard&) = delete;
-  StageGuard& operator=(const StageGuard&) = delete;
-
- private:
-  memory::Ledger& ledger_;
-};
 
 // What is held until the weights are sealed.
 struct Transient {
@@ -71,7 +60,7 @@ Status Starter::look_at_chunks(Transient& transient) const {
 Result<loader::WeightSet> Starter::run(StageMaker& maker) const {
   const auto& [checkpoint, plan, ledger, progress] = parts;
   LODE_TRY_STATUS(plan.check_fits(ledger));
-  const StageGuard guard(ledger);
+  const loader::StageGuard guard(ledger);
   progress.finished_bytes.store(0, std::memory_order_relaxed);
   progress.total_bytes.store(plan.weight_bytes(), std::memory_order_relaxed);
   std::optional<Transient> transient;
