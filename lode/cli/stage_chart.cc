@@ -124,7 +124,7 @@ std::uint64_t tick_bytes(std::uint64_t most) {
   const std::uint64_t unit = most >= 2 * kGiB ? kGiB : most >= 2 * kMiB ? kMiB : kKiB;
   std::uint64_t power = unit;
   for (;; power *= 10) {
-    for (const std::uint64_t times : {1, 2, 5}) {
+    for (const std::uint64_t times : {1U, 2U, 5U}) {
       if (most / (power * times) <= 6) return power * times;
     }
   }

@@ -17,7 +17,7 @@ namespace lode::kernels {
 namespace {
 
 constexpr std::size_t kArenaBytes = std::size_t{512} << 20;
-constexpr std::size_t kLength = 2048, kPanelsPerTask = 16, kMaxTokens = 64;
+constexpr std::size_t kLength = 2048, kPanelsPerTask = 16;
 
 /// 512 MiB in 2 MiB pages, filled so that every kind finds ordinary numbers in them.
 const std::byte* arena() {
@@ -127,7 +127,7 @@ const bool registered = [] {
     for (const PanelKind kind : kAllKinds) {
       for (const bool fast : {true, false}) {
         add_case({&table, kind, fast, 1, true});
-        for (const std::size_t tokens : {1, 4, 32}) add_case({&table, kind, fast, tokens});
+        for (const std::size_t tokens : {1U, 4U, 32U}) add_case({&table, kind, fast, tokens});
       }
     }
   }

@@ -199,7 +199,7 @@ TEST(Stream, HoldsNoMoreForALargeSlabOrToGoOnWithinOne) {
   ASSERT_TRUE(probe);
   const std::uint64_t fresh = expected_stream_stages(model.plan).front().peak_total_bytes;
   EXPECT_LE(fresh, 56 * kMiB);
-  for (const std::uint64_t chunk : {0, 1, 7, 11, 30}) {
+  for (const std::uint64_t chunk : {0U, 1U, 7U, 11U, 30U}) {
     ProbeSink sink(*probe);
     memory::Ledger ledger(kRoomy);
     const StreamStart start{1, Slab::kBank, chunk * ChunkRun::kChunkBytes};

@@ -92,7 +92,8 @@ TEST_P(EveryCall, ThatFailsEndsInAClearCodeAndIsGoneOnWith) {
   PreparedModel model(kSmall);
   std::set<std::string> seen;
   const auto shard = testing_support::read_text(model.shard());
-  const std::uint64_t step = fault.consume && testing_support::kSanitized ? 7 : 1;  // many calls
+  // Sanitizers look at a seventh of the many calls: not at each kind of call.
+  const std::uint64_t step = fault.consume && testing_support::kSanitized ? 7 : 1;
   for (std::uint64_t k = 0;; k += step) {
     FaultyCalls calls(k, fault.error, fault.stays);
     const auto report = model.prepare({.consume = fault.consume}, calls);
@@ -119,7 +120,7 @@ TEST_P(EveryCall, ThatFailsEndsInAClearCodeAndIsGoneOnWith) {
   std::set<std::string> all{"pwrite", "allocate", "truncate",    "sync_data", "sync",
                             "rename", "unlink",   "make_folder", "open"};
   if (fault.consume) all.insert("punch_hole");
-  EXPECT_EQ(seen, all);
+  if (step == 1) EXPECT_EQ(seen, all);
 }
 
 INSTANTIATE_TEST_SUITE_P(Prepare, EveryCall,
