@@ -120,7 +120,9 @@ TEST_P(EveryCall, ThatFailsEndsInAClearCodeAndIsGoneOnWith) {
   std::set<std::string> all{"pwrite", "allocate", "truncate",    "sync_data", "sync",
                             "rename", "unlink",   "make_folder", "open"};
   if (fault.consume) all.insert("punch_hole");
-  if (step == 1) EXPECT_EQ(seen, all);
+  if (step == 1) {
+    EXPECT_EQ(seen, all);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Prepare, EveryCall,
