@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lode/base/result.h"
+#include "lode/formats/format.h"
+#include "lode/targets/experts.h"
+#include "lode/tensor/shape.h"
+
+namespace lode::targets {
+
+/// Which parts of an expert a tensor is made of.
+struct Needs {
+  bool gate_up = false;
+  bool down = false;
+  bool gate_up_scales = false;
+  bool down_scales = false;
+  bool gate_up_bias = false;
+  bool down_bias = false;
+};
+
+/// One tensor of a layer as an engine holds it after its own preparation.
+///
+/// It is [E, ...]: expert e's part begins at e * expert_bytes, and is made in units of unit_bytes,
+/// each by itself: a row, a row of tiles, or all of it.
+struct EngineTensor {
+  std::string name;         // "w13_weight": the engine's own
+  formats::Format dtype{};  // the container that the engine declares
+  tensor::Shape shape;
+  std::uint64_t expert_bytes = 0;
+  std::uint64_t unit_bytes = 0;     // divides expert_bytes
+  std::uint64_t padding_bytes = 0;  // of one expert: what holds nothing of the checkpoint
+  Needs needs;
+
+  std::uint64_t units() const noexcept { return unit_bytes == 0 ? 0 : expert_bytes / unit_bytes; }
+  std::uint64_t bytes(std::uint64_t num_experts) const noexcept {
+    return num_experts * expert_bytes;
+  }
+};
+
+/// One of the three matrices of an expert; the only one of two in a layer that is not gated is
+/// kGate.
+enum class Matrix : std::uint8_t { kGate, kUp, kDown };
+
+/// The bytes of one expert's part of each tensor of `Preparer::tensors`, in their order.
+using PreparedExpert = std::vector<std::span<const std::byte>>;
+
+/// Makes the tensors of one layer for one target. Made once a layer; says everything that can fail
+/// when it is made.
+class Preparer {
+ public:
+  virtual ~Preparer() = default;
+
+  virtual const std::vector<EngineTensor>& tensors() const noexcept = 0;
+  /// Whether LayerScalars must have the largest block scales.
+  virtual bool wants_largest_block_scales() const noexcept { return false; }
+
+  /// Makes units [first_unit, first_unit + out.size() / unit_bytes) of expert `expert_idx` (of this
+  /// rank) of tensor `tensor_idx`. Reads only what the tensor needs; writes every byte of `out`,
+  /// padding included. The same bytes whichever way the units are dealt out.
+  ///
+  /// Shapes: out [n * unit_bytes].
+  /// Memory: none but the stack.
+  virtual void make(std::size_t tensor_idx, std::uint64_t expert_idx, std::uint64_t first_unit,
+                    const ExpertSource& source, const LayerScalars& scalars,
+                    std::span<std::byte> out) const noexcept = 0;
+
+  /// What the prepared numbers are, read as a checkpoint again: what `restore_*` give.
+  virtual formats::Encoding restored_encoding() const noexcept = 0;
+  /// Row `row` of a matrix as codes of the restored encoding, by the layout's function.
+  ///
+  /// Shapes: out [row bytes of k], padding of k left away.
+  virtual void restore_codes(Matrix matrix, std::uint64_t row, const PreparedExpert& expert,
+                             std::span<std::byte> out) const noexcept = 0;
+  /// Row of blocks `row` of the block scales of a matrix, in the scale format of the restored
+  /// encoding.
+  ///
+  /// Shapes: out [scale_columns * bytes of a scale].
+  virtual void restore_scales(Matrix matrix, std::uint64_t row, const PreparedExpert& expert,
+                              std::span<std::byte> out) const noexcept = 0;
+  /// The scale of the whole matrix, as a multiplier; 1 where the encoding has none.
+  virtual float restore_scale(Matrix matrix, const PreparedExpert& expert) const noexcept = 0;
+  /// Number `row` of a matrix's bias; 0 where there is none.
+  virtual float restore_bias(Matrix matrix, std::uint64_t row,
+                             const PreparedExpert& expert) const noexcept = 0;
+};
+
+}  // namespace lode::targets

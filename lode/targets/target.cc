@@ -1,0 +1,70 @@
+#include "lode/targets/target.h"
+
+#include <array>
+#include <vector>
+
+#include "lode/targets/routes.h"
+
+namespace lode::targets {
+namespace {
+
+constexpr std::array<TargetInfo, 7> kTargets{{
+    {Target::kCpu, "cpu", "panels of 16 rows, which Lode runs"},
+    {Target::kMarlin, "marlin", "16-bit activations on any NVIDIA GPU since Ampere"},
+    {Target::kFlashinferCutlass, "flashinfer-cutlass", "FlashInfer's CUTLASS experts"},
+    {Target::kFlashinferTrtllm, "flashinfer-trtllm", "TensorRT-LLM's experts by FlashInfer"},
+    {Target::kFlashinferB12x, "flashinfer-b12x", "FlashInfer's experts for SM12x"},
+    {Target::kVllmCutlass, "vllm-cutlass", "vLLM's own CUTLASS experts"},
+    {Target::kDeepgemm, "deepgemm", "DeepGEMM's grouped kernels"},
+}};
+
+std::vector<Route> all_routes() {
+  std::vector<Route> routes;
+  return routes;
+}
+
+std::string names_of_routes(std::optional<Target> target, const formats::Encoding* encoding) {
+  std::string names;
+  for (const Route& route : route_table()) {
+    if (target && route.target != *target) continue;
+    if (encoding != nullptr && !route.takes(*encoding)) continue;
+    if (!names.empty()) names += ", ";
+    names += encoding != nullptr ? name(route.target) : route.from;
+  }
+  return names.empty() ? "none" : names;
+}
+
+}  // namespace
+
+std::span<const TargetInfo> target_table() noexcept { return kTargets; }
+
+std::string_view name(Target target) noexcept {
+  return kTargets[static_cast<std::size_t>(target)].name;
+}
+
+std::optional<Target> target_by_name(std::string_view name) noexcept {
+  for (const TargetInfo& info : kTargets) {
+    if (info.name == name) return info.target;
+  }
+  return std::nullopt;
+}
+
+std::span<const Route> route_table() noexcept {
+  static const std::vector<Route> routes = all_routes();
+  return routes;
+}
+
+Result<std::unique_ptr<Preparer>> make_preparer(Target target, const ExpertsShape& shape,
+                                                const Options& options) {
+  for (const Route& route : route_table()) {
+    if (route.target == target && route.takes(shape.encoding)) return route.make(shape, options);
+  }
+  return Error{.code = Code::kUnsupported,
+               .thing = std::string("experts in ") + std::string(formats::name(shape.encoding)),
+               .wanted = "one of " + names_of_routes(target, nullptr) + " for target " +
+                         std::string(name(target)),
+               .found = std::string(formats::name(shape.encoding)),
+               .hint = "it can go to: " + names_of_routes(std::nullopt, &shape.encoding)};
+}
+
+}  // namespace lode::targets
