@@ -47,6 +47,7 @@ struct LayerScalars {
   std::vector<float> gate_scale;
   std::vector<float> up_scale;
   std::vector<float> down_scale;
+  bool one_scale = false;  // gate and up were quantised together, with one scale
   std::vector<float> gate_input_scale;
   std::vector<float> up_input_scale;
   std::vector<float> down_input_scale;
