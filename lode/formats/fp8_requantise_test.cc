@@ -3,31 +3,19 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <string>
+#include <vector>
 
-#include "lode/formats/dequantise.h"
-#include "lode/formats/test_golden_reader.h"
+#include "lode/formats/test_layout_case.h"
 
 namespace lode::formats {
 namespace {
 
-using Bytes = std::vector<std::byte>;
-
-struct GoldenCase {
-  std::string file;
-  explicit GoldenCase(const std::string& name)
-      : file(golden::read_file("weight_layouts/" + name + ".safetensors")) {}
-  Bytes bytes(std::string_view name) const { return golden::tensor_bytes(file, name); }
-  std::vector<float> floats(std::string_view name) const {
-    const Bytes raw = bytes(name);
-    std::vector<float> out(raw.size() / 4);
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = number_at(Format::kF32, raw, i);
-    return out;
-  }
-};
+using golden::Bytes;
+using golden::differing;
+using golden::LayoutCase;
 
 /// w13 of a golden case with the halves of every expert brought to one scale.
-Bytes requantised(const GoldenCase& golden, ScaleRounding rounding) {
+Bytes requantised(const LayoutCase& golden, ScaleRounding rounding) {
   Bytes codes = golden.bytes("in.w13");
   const std::vector<float> scales = golden.floats("in.w13_scale");
   const std::size_t half = codes.size() / scales.size();
@@ -39,20 +27,14 @@ Bytes requantised(const GoldenCase& golden, ScaleRounding rounding) {
   return codes;
 }
 
-std::size_t differing(const Bytes& a, const Bytes& b) {
-  std::size_t count = a.size() == b.size() ? 0 : a.size() + b.size();
-  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) count += a[i] != b[i] ? 1 : 0;
-  return count;
-}
-
 TEST(RequantiseMap, GivesTheEnginesCodes) {
-  const GoldenCase golden("fp8_tensor_moe_requant");
+  const LayoutCase golden("fp8_tensor_moe_requant");
   EXPECT_EQ(differing(requantised(golden, ScaleRounding::kToF16), golden.bytes("out.w13")), 0U);
   EXPECT_EQ(differing(requantised(golden, ScaleRounding::kNone), golden.bytes("out.w13")), 0U);
 }
 
 TEST(RequantiseMap, RoundsTheScaleAsTheGpuDoesAndCanLeaveItAsTheCpuDoes) {
-  const GoldenCase golden("fp8_tensor_moe_requant_rounded_scale");
+  const LayoutCase golden("fp8_tensor_moe_requant_rounded_scale");
   const Bytes gpu = requantised(golden, ScaleRounding::kToF16);
   const Bytes cpu = requantised(golden, ScaleRounding::kNone);
   EXPECT_EQ(differing(gpu, golden.bytes("out.gpu_w13")), 0U);
@@ -93,7 +75,7 @@ TEST(DynamicQuantiser, HasALeastScale) {
 }
 
 TEST(RequantiseShards, GivesTheEnginesMatrix) {
-  const GoldenCase golden("fp8_tensor_dense_requant");
+  const LayoutCase golden("fp8_tensor_dense_requant");
   const std::vector<std::uint64_t> rows{32, 16, 16};
   Bytes codes = golden.bytes("in.weight");
   const auto scale = requantise_shards(codes, 64, rows, golden.floats("in.weight_scale"));
@@ -103,7 +85,7 @@ TEST(RequantiseShards, GivesTheEnginesMatrix) {
 }
 
 TEST(RequantiseShards, LeavesAMatrixWhoseLastScaleWasNeverLoaded) {
-  const GoldenCase golden("fp8_tensor_dense_requant");
+  const LayoutCase golden("fp8_tensor_dense_requant");
   const std::vector<std::uint64_t> rows{32, 16, 16};
   Bytes codes = golden.bytes("in.weight");
   const auto scale = requantise_shards(codes, 64, rows, golden.floats("in.weight_scale_unloaded"));
@@ -135,7 +117,7 @@ TEST(RequantiseShards, RefusesSizesThatDoNotAgree) {
 }
 
 TEST(ChannelwiseScales, RepeatTheScaleOfEachShard) {
-  const GoldenCase golden("fp8_convert_to_channelwise");
+  const LayoutCase golden("fp8_convert_to_channelwise");
   const std::vector<std::uint64_t> rows{32, 16, 16};
   const auto got = channelwise_scales(rows, golden.floats("in.weight_scale"));
   ASSERT_TRUE(got.has_value());
@@ -157,7 +139,7 @@ TEST(LargestScale, PassesOverNan) {
 }
 
 TEST(Fnuz, GivesTheEnginesBytes) {
-  const GoldenCase golden("fp8_fnuz");
+  const LayoutCase golden("fp8_fnuz");
   Bytes codes = golden.bytes("in.weight");
   map_codes(fnuz_map(), codes, codes);
   EXPECT_EQ(codes, golden.bytes("out.weight"));
