@@ -1,6 +1,7 @@
 #include "lode/targets/functions.h"
 
 #include <algorithm>
+#include <array>
 
 #include "lode/base/bytes.h"
 #include "lode/base/fmt.h"
@@ -19,6 +20,11 @@ std::vector<Function> all_functions() {
 }
 
 }  // namespace
+
+std::string_view name(Way way) noexcept {
+  constexpr std::array<std::string_view, 3> kNames{"out of place", "in place", "streamed"};
+  return kNames[static_cast<std::size_t>(way)];
+}
 
 const NamedTensor* find(std::span<const NamedTensor> tensors, std::string_view name) noexcept {
   const auto found = std::ranges::find(tensors, name, &NamedTensor::name);

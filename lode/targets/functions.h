@@ -32,6 +32,8 @@ enum class Way : std::uint8_t {
   kInPlace,     // where bytes out are bytes in; else as kOutOfPlace
   kStreamed,    // expert by expert and unit by unit
 };
+/// "out of place": for people.
+std::string_view name(Way way) noexcept;
 
 struct Request {
   std::span<const NamedTensor> inputs;
