@@ -104,6 +104,20 @@ Region scales_region(const StoredMatrix& matrix, std::uint64_t member, const Row
   return region;
 }
 
+// One that has not the shape of a scale is left aside with a note, like all of them on the CPU.
+void add_input_scale(const StoredMatrix& matrix, std::uint64_t member, const RowPick& pick,
+                     MatrixSource& source) {
+  const TensorRecord* const scale = matrix.storage.input_scale;
+  if (scale == nullptr || !scale->is(Format::kF32) || !fits_whole_scales(matrix, *scale)) return;
+  source.input_scale_shard = scale->shard_id;
+  source.input_scale_offset_bytes =
+      scale->file_offset +
+      number_bytes(Format::kF32) * scale_index(checkpoint::num_elements(*scale),
+                                               members(matrix.storage), member, pick.part);
+  source.input_scale_is_divisor = scale->name.ends_with("input_global_scale");
+  source.has_input_scale = true;
+}
+
 std::string shape_text(const StoredMatrix& matrix) {
   const std::uint64_t first = matrix.transposed ? matrix.k : matrix.rows;
   const std::uint64_t second = matrix.transposed ? matrix.rows : matrix.k;
@@ -181,6 +195,7 @@ MatrixSource source_of(const StoredMatrix& matrix, std::uint64_t member, const R
         number_bytes(Format::kF32) * scale_index(checkpoint::num_elements(scale),
                                                  members(matrix.storage), member, pick.part);
   }
+  add_input_scale(matrix, member, pick, source);
   return source;
 }
 

@@ -54,6 +54,12 @@ struct MatrixSource {
   std::uint64_t row_step = 1;
   std::uint32_t matrix_scale_shard = 0;
   std::uint64_t matrix_scale_offset_bytes = 0;  // F32; where the encoding has a second-level scale
+  // F32: the scale that the producer prescribes for activations, as the encoding's second-level
+  // scale is written (multiplier or divisor). Engines with quantised activations want it.
+  std::uint32_t input_scale_shard = 0;
+  std::uint64_t input_scale_offset_bytes = 0;
+  bool input_scale_is_divisor = false;
+  bool has_input_scale = false;
   bool present = false;
 };
 

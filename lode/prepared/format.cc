@@ -5,6 +5,7 @@
 
 #include "lode/base/fmt.h"
 #include "lode/io/checksum.h"
+#include "lode/prepared/engine_records.h"
 #include "lode/prepared/index_records.h"
 #include "lode/prepared/wire.h"
 
@@ -45,11 +46,14 @@ struct Header {
   std::uint32_t num_banks = 0;
   std::uint32_t num_sections = 0;
   std::uint64_t num_chunks = 0;
+  std::uint32_t num_engine_banks = 0;
+  std::uint32_t num_chosen_experts = 0;  // where not all of them are prepared
 
   std::uint64_t index_bytes() const noexcept {  // no overflow: 32-bit counts, and chunks checked
     return kHeaderBytes + num_stages * kStageBytes + num_places * kPlaceBytes +
            num_banks * kBankBytes + num_sections * kSectionBytes + num_chunks * kSumBytes +
-           kSumBytes;
+           (num_engine_banks == 0 ? 0 : kChoiceBytes) + num_engine_banks * kEngineBankBytes +
+           num_chosen_experts * sizeof(std::uint32_t) + kSumBytes;
   }
 };
 
@@ -62,6 +66,8 @@ Header header_of(const Index& index) {
   }
   header.num_sections = static_cast<std::uint32_t>(index.sections.size());
   header.num_chunks = index.chunk_crcs.size();
+  header.num_engine_banks = static_cast<std::uint32_t>(index.engine_banks.size());
+  header.num_chosen_experts = static_cast<std::uint32_t>(index.choice.experts.size());
   return header;
 }
 
@@ -74,6 +80,8 @@ void put(const Header& header, RecordWriter& out) {
   out.number(header.num_banks);
   out.number(header.num_sections);
   out.number(header.num_chunks);
+  out.number(header.num_engine_banks);
+  out.number(header.num_chosen_experts);
   out.fill_to(kHeaderBytes - kSumBytes);
   out.number(io::crc32c(out.bytes()));
 }
@@ -107,6 +115,8 @@ Result<Header> read_header(std::span<const std::byte> bytes) {
   header.num_banks = in.number<std::uint32_t>();
   header.num_sections = in.number<std::uint32_t>();
   header.num_chunks = in.number<std::uint64_t>();
+  header.num_engine_banks = in.number<std::uint32_t>();
+  header.num_chosen_experts = in.number<std::uint32_t>();
   if (header.num_chunks > bytes.size() || header.index_bytes() != bytes.size()) {
     return damaged("index.bin", "as many bytes as its counts make",
                    fmt::format("{}", bytes.size()));
@@ -116,11 +126,17 @@ Result<Header> read_header(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-std::vector<Section> lay_out(std::span<const loader::StagePlan> stages) {
+std::vector<Section> lay_out(std::span<const loader::StagePlan> stages,
+                             std::span<const loader::EngineBankPlan> engine_banks) {
   LayOut out;
   for (std::size_t i = 0; i < stages.size(); ++i) {
     out.add(SectionKind::kDense, i, stages[i].slab_bytes);
-    if (stages[i].bank) out.add(SectionKind::kBank, i, stages[i].bank->bytes());
+    if (stages[i].bank && engine_banks.empty()) {
+      out.add(SectionKind::kBank, i, stages[i].bank->bytes());
+    }
+  }
+  for (const loader::EngineBankPlan& bank : engine_banks) {
+    out.add(SectionKind::kEngineBank, bank.layer + 1, bank.bytes);
   }
   return std::move(out).done();
 }
@@ -150,6 +166,23 @@ Index make_index(std::vector<loader::StagePlan> stages) {
   return index;
 }
 
+Result<Index> make_index(std::vector<loader::StagePlan> stages, const loader::EngineChoice& choice,
+                         std::vector<loader::EngineBankPlan> engine_banks) {
+  Index index;
+  index.stages = std::move(stages);
+  index.choice = choice;
+  index.engine_banks = std::move(engine_banks);
+  for (const loader::EngineBankPlan& bank : index.engine_banks) {
+    loader::StagePlan& stage = index.stages[bank.layer + 1];
+    stage.used_bytes = 0;  // finish_stage reckons it anew
+    LODE_TRY(stage.bank, restored_bank(bank));
+    LODE_TRY_STATUS(reckon_stage(stage));
+  }
+  index.sections = lay_out(index.stages, index.engine_banks);
+  index.chunk_crcs.resize(index.num_chunks());
+  return index;
+}
+
 std::vector<std::byte> encode(const Index& index) {
   LODE_CHECK(index.chunk_crcs.size() == index.num_chunks(), "an index has a sum for each chunk");
   RecordWriter out;
@@ -162,6 +195,8 @@ std::vector<std::byte> encode(const Index& index) {
     if (stage.bank) put_bank(*stage.bank, out);
   }
   for (const Section& section : index.sections) put_section(section, out);
+  if (!index.engine_banks.empty()) put_choice(index.choice, out);
+  for (const loader::EngineBankPlan& bank : index.engine_banks) put_engine_bank(bank, out);
   out.raw(std::as_bytes(std::span(index.chunk_crcs)));
   out.number(io::crc32c(out.bytes()));
   return std::move(out).take();
@@ -183,7 +218,11 @@ Result<Index> decode(std::span<const std::byte> bytes) {
   for (std::uint32_t i = 0; i < header.num_sections; ++i) {
     index.sections.push_back(read_section(in));
   }
-  if (index.sections != lay_out(index.stages)) {
+  if (header.num_engine_banks > 0) {
+    LODE_TRY(index.choice, read_choice(in, header.num_chosen_experts));
+    LODE_TRY(index.engine_banks, read_engine_banks(in, header.num_engine_banks, index));
+  }
+  if (index.sections != lay_out(index.stages, index.engine_banks)) {
     return damaged("index.bin", "sections where the stages put them", "others");
   }
   if (index.num_chunks() != header.num_chunks) {

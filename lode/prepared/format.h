@@ -8,6 +8,7 @@
 
 #include "lode/base/bytes.h"
 #include "lode/base/result.h"
+#include "lode/loader/engine_plan.h"
 #include "lode/loader/plan.h"
 
 namespace lode::prepared {
@@ -32,11 +33,11 @@ inline constexpr std::uint64_t kSectionUnit = 4 * kKiB;       // sections are wh
 inline constexpr std::uint64_t kMostFileBytes = 32 * kGiB;    // unless one section has more
 inline constexpr std::uint64_t kMostIndexBytes = 512 * kMiB;  // more is no index
 
-/// What a section holds. Numbers are those of the file; 3 is kept for the tensors of GPU targets,
-/// by name, shape and dtype.
+/// What a section holds. Numbers are those of the file.
 enum class SectionKind : std::uint32_t {
-  kDense = 1,  // a stage's tensors outside the routed experts
-  kBank = 2,   // a layer's experts
+  kDense = 1,       // a stage's tensors outside the routed experts
+  kBank = 2,        // a layer's experts, as Lode runs them
+  kEngineBank = 3,  // a layer's experts as tensors of a GPU engine (loader/engine_plan.h)
 };
 
 /// One slab in a data file.
@@ -52,8 +53,10 @@ struct Section {
   friend bool operator==(const Section&, const Section&) = default;
 };
 
-/// Where each slab goes: in the order of loading, filling one file after another.
-std::vector<Section> lay_out(std::span<const loader::StagePlan> stages);
+/// Where each slab goes: in the order of loading, filling one file after another. With banks of a
+/// GPU engine the dense slabs come first, and those banks stand for the stages' own.
+std::vector<Section> lay_out(std::span<const loader::StagePlan> stages,
+                             std::span<const loader::EngineBankPlan> engine_banks = {});
 
 /// Bytes of each data file, to the end of its last section.
 std::vector<std::uint64_t> file_bytes(std::span<const Section> sections);
@@ -66,12 +69,21 @@ struct Index {
   std::vector<loader::StagePlan> stages;  // as the loader planned them
   std::vector<Section> sections;          // lay_out(stages)
   std::vector<std::uint32_t> chunk_crcs;  // CRC-32C of each chunk of each section
+  // For a GPU engine: what its experts are prepared for. The stages' banks are then what they
+  // become where Lode runs them, one section's bytes after another.
+  loader::EngineChoice choice;
+  std::vector<loader::EngineBankPlan> engine_banks;
 
   std::uint64_t num_chunks() const noexcept;
 };
 
 /// An index without sums, ready to take them.
 Index make_index(std::vector<loader::StagePlan> stages);
+/// The same for a GPU engine. The stages' banks are replaced by what the engine's banks are where
+/// Lode runs them.
+/// Errors: kUnsupported where panels do not hold what an engine's tensors hold.
+Result<Index> make_index(std::vector<loader::StagePlan> stages, const loader::EngineChoice& choice,
+                         std::vector<loader::EngineBankPlan> engine_banks);
 
 /// The bytes of index.bin: always the same for the same index.
 std::vector<std::byte> encode(const Index& index);

@@ -14,52 +14,10 @@ namespace {
 using families::Role;
 
 constexpr std::size_t kRoleField = 32;
-constexpr std::size_t kFormatField = 12;
 constexpr std::uint64_t kMostSlabBytes = std::uint64_t{1} << 46;
 constexpr std::uint64_t kMostExtent = std::uint64_t{1} << 40;
 constexpr std::uint64_t kMostExperts = 1U << 20;
 constexpr std::uint32_t kMostPlaces = 1024;
-
-Error unknown(std::string_view what, std::string_view found) {
-  return {.code = Code::kLayoutMismatch,
-          .thing = "index.bin",
-          .wanted = fmt::format("{} that this version knows", what),
-          .found = fmt::format("\"{}\"", found),
-          .hint = "prepare the checkpoint again with this version of lode"};
-}
-
-void put_encoding(const formats::Encoding& encoding, RecordWriter& out) {
-  out.text(formats::info(encoding.element).name, kFormatField);
-  out.text(formats::info(encoding.scale).name, kFormatField);
-  out.number(encoding.block_rows);
-  out.number(encoding.block_k);
-  out.number(static_cast<std::uint8_t>(encoding.has_scale ? 1 : 0));
-  out.number(static_cast<std::uint8_t>(encoding.tensor_scale));
-  out.number(std::uint16_t{0});
-}
-
-Result<formats::Format> read_format(RecordReader& in) {
-  const std::string_view name = in.text(kFormatField);
-  const auto format = formats::format_by_name(name);
-  if (!format) return unknown("a number format", name);
-  return *format;
-}
-
-Result<formats::Encoding> read_encoding(RecordReader& in) {
-  formats::Encoding encoding;
-  LODE_TRY(encoding.element, read_format(in));
-  LODE_TRY(encoding.scale, read_format(in));
-  encoding.block_rows = in.number<std::uint32_t>();
-  encoding.block_k = in.number<std::uint32_t>();
-  const auto has_scale = in.number<std::uint8_t>();
-  const auto tensor_scale = in.number<std::uint8_t>();
-  in.skip(sizeof(std::uint16_t));
-  if (has_scale > 1) return unknown("whether there are scales", fmt::format("{}", has_scale));
-  if (tensor_scale > 2) return unknown("a tensor scale", fmt::format("{}", tensor_scale));
-  encoding.has_scale = has_scale == 1;
-  encoding.tensor_scale = static_cast<formats::TensorScale>(tensor_scale);
-  return encoding;
-}
 
 void put_meta(const tensor::Meta& meta, RecordWriter& out) {
   put_encoding(meta.encoding, out);
@@ -140,6 +98,47 @@ std::string place_name(const loader::StagePlan& stage, Role role) {
 }
 
 }  // namespace
+
+Error unknown(std::string_view what, std::string_view found) {
+  return {.code = Code::kLayoutMismatch,
+          .thing = "index.bin",
+          .wanted = fmt::format("{} that this version knows", what),
+          .found = fmt::format("\"{}\"", found),
+          .hint = "prepare the checkpoint again with this version of lode"};
+}
+
+void put_encoding(const formats::Encoding& encoding, RecordWriter& out) {
+  out.text(formats::info(encoding.element).name, kFormatField);
+  out.text(formats::info(encoding.scale).name, kFormatField);
+  out.number(encoding.block_rows);
+  out.number(encoding.block_k);
+  out.number(static_cast<std::uint8_t>(encoding.has_scale ? 1 : 0));
+  out.number(static_cast<std::uint8_t>(encoding.tensor_scale));
+  out.number(std::uint16_t{0});
+}
+
+Result<formats::Format> read_format(RecordReader& in) {
+  const std::string_view name = in.text(kFormatField);
+  const auto format = formats::format_by_name(name);
+  if (!format) return unknown("a number format", name);
+  return *format;
+}
+
+Result<formats::Encoding> read_encoding(RecordReader& in) {
+  formats::Encoding encoding;
+  LODE_TRY(encoding.element, read_format(in));
+  LODE_TRY(encoding.scale, read_format(in));
+  encoding.block_rows = in.number<std::uint32_t>();
+  encoding.block_k = in.number<std::uint32_t>();
+  const auto has_scale = in.number<std::uint8_t>();
+  const auto tensor_scale = in.number<std::uint8_t>();
+  in.skip(sizeof(std::uint16_t));
+  if (has_scale > 1) return unknown("whether there are scales", fmt::format("{}", has_scale));
+  if (tensor_scale > 2) return unknown("a tensor scale", fmt::format("{}", tensor_scale));
+  encoding.has_scale = has_scale == 1;
+  encoding.tensor_scale = static_cast<formats::TensorScale>(tensor_scale);
+  return encoding;
+}
 
 Error damaged(std::string thing, std::string wanted, std::string found) {
   return {.code = Code::kInvalidSource,
@@ -278,7 +277,7 @@ Section read_section(RecordReader& in) {
   return section;
 }
 
-Status finish_stage(loader::StagePlan& stage) {
+Status reckon_stage(loader::StagePlan& stage) {
   std::uint64_t end = 0;
   std::uint64_t used_bytes = 0;
   std::vector<bool> seen(families::kNumRoles, false);
@@ -312,9 +311,16 @@ Status finish_stage(loader::StagePlan& stage) {
     stage.page_table_bytes += bank.page_table_bytes;
     used_bytes += stage.bank->num_experts * (record.record_bytes - record.padding_bytes);
   }
-  if (used_bytes == stage.used_bytes) return {};
-  return damaged(stage.name, fmt::format("{} bytes in use", used_bytes),
-                 fmt::format("{}", stage.used_bytes));
+  stage.used_bytes = used_bytes;
+  return {};
+}
+
+Status finish_stage(loader::StagePlan& stage) {
+  const std::uint64_t said_bytes = stage.used_bytes;
+  LODE_TRY_STATUS(reckon_stage(stage));
+  if (stage.used_bytes == said_bytes) return {};
+  return damaged(stage.name, fmt::format("{} bytes in use", stage.used_bytes),
+                 fmt::format("{}", said_bytes));
 }
 
 }  // namespace lode::prepared

@@ -36,6 +36,13 @@ void put_place(const loader::TensorPlace& place, RecordWriter& out);
 void put_bank(const loader::BankPlan& bank, RecordWriter& out);
 void put_section(const Section& section, RecordWriter& out);
 
+void put_encoding(const formats::Encoding& encoding, RecordWriter& out);
+/// Errors: kLayoutMismatch.
+Result<formats::Encoding> read_encoding(RecordReader& in);
+inline constexpr std::size_t kFormatField = 12;
+/// Errors: kLayoutMismatch.
+Result<formats::Format> read_format(RecordReader& in);
+
 /// What all stages together have, according to the header.
 struct StageCounts {
   std::uint64_t places = 0;
@@ -52,9 +59,15 @@ Status read_places(RecordReader& in, loader::StagePlan& stage);
 Status read_bank(RecordReader& in, loader::StagePlan& stage);
 Section read_section(RecordReader& in);
 
-/// Checks a stage as a whole, and fills in what follows from the rest.
+/// Checks the places of a stage, and fills in what follows from the rest.
+/// Errors: kInvalidSource.
+Status reckon_stage(loader::StagePlan& stage);
+/// The same, and that it says of itself how many bytes are in use.
 /// Errors: kInvalidSource.
 Status finish_stage(loader::StagePlan& stage);
+
+/// Words that this version does not know.
+Error unknown(std::string_view what, std::string_view found);
 
 Error damaged(std::string thing, std::string wanted, std::string found);
 

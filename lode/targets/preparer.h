@@ -60,6 +60,9 @@ class Preparer {
   virtual const std::vector<EngineTensor>& tensors() const noexcept = 0;
   /// Whether LayerScalars must have the largest block scales.
   virtual bool wants_largest_block_scales() const noexcept { return false; }
+  /// Whether the kernels quantise activations by scales that the checkpoint prescribes: LayerScalars
+  /// must have those of every expert.
+  virtual bool wants_input_scales() const noexcept { return false; }
 
   /// Makes units [first_unit, first_unit + out.size() / unit_bytes) of expert `expert_idx` (of this
   /// rank) of tensor `tensor_idx`. Reads only what the tensor needs; writes every byte of `out`,

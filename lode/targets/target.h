@@ -37,6 +37,9 @@ std::optional<Target> target_by_name(std::string_view name) noexcept;
 struct Options {
   bool fp8_activations = false;  // kernels that read FP8 or MXFP8 activations, where there are two
   std::string flashinfer = "0.7";  // whose SM90 mixed-input layout: "0.7" or "0.6.16"
+  // What BF16 and F16 experts become on the way: "fp8-tensor", "fp8-channel", "fp8-block", "mxfp8",
+  // "mxfp4", "nvfp4"; empty: what they are.
+  std::string online;
 };
 
 /// A way from an encoding to a target.

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "lode/base/bytes.h"
+#include "lode/base/result.h"
+#include "lode/loader/binding.h"
+#include "lode/targets/target.h"
+
+namespace lode::loader {
+
+/// More experts than any layer has.
+inline constexpr std::uint64_t kMostExperts = 1U << 20;
+
+/// For whom experts are prepared, and which of them.
+struct EngineChoice {
+  targets::Target target = targets::Target::kCpu;
+  targets::Options options;
+  std::vector<std::uint32_t> experts;  // of every layer, by their numbers in the model; empty: all
+
+  bool is_cpu() const noexcept { return target == targets::Target::kCpu; }
+};
+
+/// The experts of one layer as the tensors of a GPU engine, one behind another:
+///
+///   | w13_weight [E, ...] | w13_weight_scale [E, ...] | w2_weight [E, ...] | ...
+///
+/// Each begins on a multiple of 4 KiB, so that it can be mapped; what is between is zero.
+struct EngineBankPlan {
+  static constexpr std::uint64_t kAlignment = 4 * kKiB;
+
+  std::size_t layer = 0;
+  targets::ExpertsShape shape;
+  std::vector<std::uint32_t> experts;  // their numbers in the model
+  std::shared_ptr<const targets::Preparer> preparer;
+  std::vector<std::uint64_t> offsets_bytes;  // of preparer->tensors()
+  std::uint64_t bytes = 0;                   // of all of it, in whole pages
+  std::uint64_t padding_bytes = 0;           // of it, what holds nothing of the checkpoint
+
+  const std::vector<targets::EngineTensor>& tensors() const noexcept { return preparer->tensors(); }
+};
+
+/// The bank of experts of this shape.
+/// Errors: those of make_preparer.
+Result<EngineBankPlan> plan_engine_bank(const targets::ExpertsShape& shape,
+                                        const EngineChoice& choice,
+                                        std::vector<std::uint32_t> experts);
+
+/// What the preparation of all layers' experts for one target holds and makes.
+struct EnginePlan {
+  std::vector<EngineBankPlan> banks;  // of the layers that have experts, in their order
+  std::uint64_t slot_bytes = 0;       // of the reader
+  std::uint32_t num_slots = 1;
+  std::uint64_t unit_bytes = 0;  // the largest unit of any tensor
+  std::uint32_t threads = 2;
+
+  std::uint64_t bytes() const noexcept;
+  std::uint64_t padding_bytes() const noexcept;
+  /// Beside the output: slots, and what is being made.
+  std::uint64_t staging_bytes() const noexcept;
+};
+
+/// Errors: kUnsupported naming layer and storage; kUsage for experts that the model has not.
+Result<EnginePlan> plan_engine(const Binding& binding, const EngineChoice& choice,
+                               std::uint32_t threads);
+
+}  // namespace lode::loader

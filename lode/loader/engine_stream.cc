@@ -1,0 +1,279 @@
+#include "lode/loader/engine_stream.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "lode/base/check.h"
+#include "lode/base/fmt.h"
+#include "lode/formats/dequantise.h"
+#include "lode/loader/bind_matrix.h"
+#include "lode/loader/expert_reader.h"
+#include "lode/loader/layer_scalars.h"
+#include "lode/loader/outlet.h"
+#include "lode/loader/stage_guard.h"
+#include "lode/memory/buffer.h"
+#include "lode/parallel/thread_pool.h"
+
+namespace lode::loader {
+namespace {
+
+using memory::Tag;
+using memory::TagBytes;
+
+constexpr std::uint64_t kChunk = ChunkRun::kChunkBytes;
+constexpr std::uint64_t kStackBytes = 64 * kKiB;  // of a thread, as touched
+constexpr std::uint64_t kTaskBytes = 64 * kKiB;   // that a thread makes at once, about
+
+// What is made between two looks at the outlet.
+std::uint64_t batch_bytes(const EnginePlan& plan) { return std::max(kChunk, plan.unit_bytes); }
+
+std::uint64_t stack_bytes(const EnginePlan& plan) { return (plan.threads + 1) * kStackBytes; }
+
+void add_staging(TagBytes& held, std::uint64_t bytes) {
+  const memory::BufferCost cost = memory::buffer_cost(bytes);
+  of(held, Tag::kStaging) += cost.tag_bytes;
+  of(held, Tag::kPageTables) += cost.page_table_bytes;
+}
+
+struct NamedRows {
+  layout::MatrixRows targets::ExpertSource::*rows;
+  std::array<std::string_view, 2> halves;
+};
+constexpr std::array<NamedRows, 2> kScales{
+    {{&targets::ExpertSource::gate_up_scales, {"gate", "up"}},
+     {&targets::ExpertSource::down_scales, {"down", ""}}}};
+
+// The first number of a row that no producer means.
+std::optional<std::size_t> first_bad(std::span<const std::byte> row, formats::Format format) {
+  const std::size_t width = number_bytes(format);
+  for (std::size_t i = 0; i < row.size() / width; ++i) {
+    if (!std::isfinite(formats::number_at(format, row, i))) return i;
+  }
+  return std::nullopt;
+}
+
+Status check_block_scales(const targets::ExpertSource& source, formats::Format format) {
+  for (const NamedRows& named : kScales) {
+    const layout::MatrixRows& rows = source.*named.rows;
+    for (std::uint32_t half = 0; half < rows.num_halves; ++half) {
+      for (std::uint64_t row = 0; row < rows.half_rows; ++row) {
+        const auto bad = first_bad(rows.row({half, row}), format);
+        if (!bad) continue;
+        return Error{.code = Code::kInvalidSource,
+                     .thing = fmt::format("block scale of {}, row of blocks {}, column {}",
+                                          named.halves.at(half), row, *bad),
+                     .wanted = "a finite number",
+                     .found = "NaN or infinity"};
+      }
+    }
+  }
+  return {};
+}
+
+// Memory and threads of one stream.
+struct Transient {
+  memory::Buffer slots;
+  memory::Buffer output;
+  memory::Reservation stacks;
+};
+
+class EngineStream {
+ public:
+  EngineStream(const EnginePlan& plan, const Binding& binding, const EngineStreamParts& parts,
+               Progress& progress)
+      : plan_(plan), binding_(binding), parts_(parts), progress_(progress), pool_(plan.threads) {}
+
+  Status run();
+
+ private:
+  // One expert's part of one tensor.
+  struct Part {
+    std::size_t tensor_idx = 0;
+    std::uint64_t expert_idx = 0;
+  };
+
+  Result<Transient> make_transient();
+  Status run_bank(const EngineBankPlan& bank, std::uint64_t start_bytes);
+  Status make_tensor(std::size_t tensor_idx);
+  Status make_part(const Part& part, const targets::ExpertSource& source);
+  void make_units(const Part& part, std::uint64_t first_unit, const targets::ExpertSource& source,
+                  std::span<std::byte> out);
+  Status fill_to(std::uint64_t offset_bytes);
+  const ExpertSource& expert(std::uint64_t idx) const {
+    return binding_.experts[bank_->layer][bank_->experts[idx]];
+  }
+
+  const EnginePlan& plan_;
+  const Binding& binding_;
+  const EngineStreamParts& parts_;
+  Progress& progress_;
+  parallel::ThreadPool pool_;
+  std::optional<ExpertReader> reader_;
+  std::optional<Outlet> outlet_;
+  // Of the bank that is being made:
+  const EngineBankPlan* bank_ = nullptr;
+  targets::LayerScalars scalars_;
+  std::uint64_t start_bytes_ = 0;  // what is before it is there already
+  std::uint64_t at_bytes_ = 0;     // made up to here
+};
+
+Result<Transient> EngineStream::make_transient() {
+  Transient transient;
+  LODE_TRY(transient.slots,
+           memory::make_buffer(parts_.ledger, Tag::kStaging, plan_.num_slots * plan_.slot_bytes,
+                               "experts as they are stored"));
+  LODE_TRY(transient.output,
+           memory::make_buffer(parts_.ledger, Tag::kStaging, engine_output_bytes(plan_),
+                               "experts as they become"));
+  LODE_TRY(transient.stacks, parts_.ledger.reserve(Tag::kScratch, stack_bytes(plan_),
+                                                   "stacks of the preparing threads"));
+  return transient;
+}
+
+Status EngineStream::run() {
+  const StageGuard guard(parts_.ledger);
+  std::optional<Transient> transient;
+  for (std::size_t i = parts_.start.bank_idx; i < plan_.banks.size(); ++i) {
+    const EngineBankPlan& bank = plan_.banks[i];
+    parts_.ledger.begin_stage(stage_name(bank));
+    if (!transient) {
+      LODE_TRY(transient, make_transient());
+      reader_.emplace(parts_.engine, transient->slots.mutate(), plan_.num_slots);
+      outlet_.emplace(parts_.sink, transient->output.mutate());
+      LODE_TRY_STATUS(outlet_->start());
+    }
+    Status made = run_bank(bank, i == parts_.start.bank_idx ? parts_.start.offset_bytes : 0);
+    if (!made) {
+      outlet_.reset();
+      reader_.reset();
+      return at(fmt::format("layer {}", bank.layer), std::move(made).error());
+    }
+  }
+  outlet_.reset();
+  reader_.reset();
+  return parts_.engine.finish();
+}
+
+Status EngineStream::run_bank(const EngineBankPlan& bank, std::uint64_t start_bytes) {
+  bank_ = &bank;
+  start_bytes_ = start_bytes;
+  at_bytes_ = start_bytes;
+  LODE_TRY(scalars_,
+           read_layer_scalars(binding_.experts[bank.layer], bank, parts_.engine, *reader_));
+  outlet_->begin(bank.layer + 1, start_bytes);
+  for (std::size_t tensor = 0; tensor < bank.tensors().size(); ++tensor) {
+    LODE_TRY_STATUS(fill_to(bank.offsets_bytes[tensor]));
+    LODE_TRY_STATUS(make_tensor(tensor));
+  }
+  LODE_TRY_STATUS(fill_to(bank.bytes));
+  return outlet_->end();
+}
+
+// Expert after expert; with two slots the next one is on its way meanwhile.
+Status EngineStream::make_tensor(std::size_t tensor_idx) {
+  const targets::EngineTensor& tensor = bank_->tensors()[tensor_idx];
+  const std::uint64_t begin = bank_->offsets_bytes[tensor_idx];
+  const std::uint64_t num_experts = bank_->shape.num_experts;
+  if (tensor.expert_bytes == 0 || begin + num_experts * tensor.expert_bytes <= start_bytes_) {
+    return {};
+  }
+  const std::uint64_t first =
+      start_bytes_ > begin ? (start_bytes_ - begin) / tensor.expert_bytes : 0;
+  const bool ahead = reader_->num_slots() > 1;
+  if (ahead) reader_->begin(expert(first), tensor.needs);
+  for (std::uint64_t idx = first; idx < num_experts; ++idx) {
+    LODE_TRY_STATUS(check_may_go_on(progress_));
+    if (!ahead) reader_->begin(expert(idx), tensor.needs);
+    LODE_TRY(const targets::ExpertSource source, reader_->take());
+    if (ahead && idx + 1 < num_experts) reader_->begin(expert(idx + 1), tensor.needs);
+    Status made = check_block_scales(source, bank_->shape.encoding.scale);
+    if (made) made = make_part({tensor_idx, idx}, source);
+    if (!made) {
+      return at(fmt::format("expert {}", bank_->experts[idx]), std::move(made).error());
+    }
+  }
+  return {};
+}
+
+Status EngineStream::make_part(const Part& part, const targets::ExpertSource& source) {
+  const targets::EngineTensor& tensor = bank_->tensors()[part.tensor_idx];
+  const std::uint64_t begin =
+      bank_->offsets_bytes[part.tensor_idx] + part.expert_idx * tensor.expert_bytes;
+  const std::uint64_t at_once = std::max<std::uint64_t>(batch_bytes(plan_) / tensor.unit_bytes, 1);
+  std::uint64_t unit = at_bytes_ > begin ? (at_bytes_ - begin) / tensor.unit_bytes : 0;
+  while (unit < tensor.units()) {
+    const std::uint64_t count = std::min(at_once, tensor.units() - unit);
+    const std::uint64_t bytes = count * tensor.unit_bytes;
+    LODE_TRY(const std::span<std::byte> out, outlet_->room(bytes));
+    make_units(part, unit, source, out);
+    outlet_->add(bytes);
+    // The start may lie within a unit.
+    const std::uint64_t made_from = begin + unit * tensor.unit_bytes;
+    if (made_from < at_bytes_) outlet_->drop_front(at_bytes_ - made_from);
+    progress_.finished_bytes.fetch_add(made_from + bytes - at_bytes_, std::memory_order_relaxed);
+    at_bytes_ = made_from + bytes;
+    unit += count;
+  }
+  return {};
+}
+
+void EngineStream::make_units(const Part& part, std::uint64_t first_unit,
+                              const targets::ExpertSource& source, std::span<std::byte> out) {
+  const std::uint64_t unit_bytes = bank_->tensors()[part.tensor_idx].unit_bytes;
+  const std::uint64_t units = out.size() / unit_bytes;
+  const std::uint64_t per_task = std::max<std::uint64_t>(kTaskBytes / unit_bytes, 1);
+  pool_.run(ceil_div(units, per_task), [&](std::size_t task, std::size_t) {
+    const std::uint64_t first = task * per_task;
+    const std::uint64_t count = std::min(per_task, units - first);
+    bank_->preparer->make(part.tensor_idx, part.expert_idx, first_unit + first, source, scalars_,
+                          out.subspan(first * unit_bytes, count * unit_bytes));
+  });
+}
+
+// Zeros between tensors.
+Status EngineStream::fill_to(std::uint64_t offset_bytes) {
+  if (offset_bytes <= at_bytes_) return {};
+  const std::uint64_t bytes = offset_bytes - at_bytes_;
+  LODE_TRY(const std::span<std::byte> out, outlet_->room(bytes));
+  std::memset(out.data(), 0, out.size());
+  outlet_->add(bytes);
+  progress_.finished_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  at_bytes_ = offset_bytes;
+  return {};
+}
+
+}  // namespace
+
+std::uint64_t engine_output_bytes(const EnginePlan& plan) noexcept {
+  return 2 * align_up(kChunk + batch_bytes(plan), kChunk);
+}
+
+std::string stage_name(const EngineBankPlan& bank) {
+  return fmt::format("experts of layer {}", bank.layer);
+}
+
+std::vector<memory::StageUse> expected_engine_stages(const EnginePlan& plan,
+                                                     const EngineStart& start,
+                                                     const TagBytes& held_before) {
+  TagBytes held = held_before;
+  add_staging(held, plan.num_slots * plan.slot_bytes);
+  add_staging(held, engine_output_bytes(plan));
+  of(held, Tag::kScratch) += stack_bytes(plan);
+  std::vector<memory::StageUse> uses;
+  for (std::size_t i = start.bank_idx; i < plan.banks.size(); ++i) {
+    uses.push_back({stage_name(plan.banks[i]), held, held, memory::total(held)});
+  }
+  return uses;
+}
+
+Status stream_engine(const EnginePlan& plan, const Binding& binding,
+                     const EngineStreamParts& parts) {
+  Progress unread;
+  EngineStream stream(plan, binding, parts, parts.progress != nullptr ? *parts.progress : unread);
+  return stream.run();
+}
+
+}  // namespace lode::loader

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "lode/base/result.h"
+#include "lode/io/read_engine.h"
+#include "lode/loader/drain.h"
+#include "lode/loader/engine_plan.h"
+#include "lode/loader/progress.h"
+#include "lode/memory/ledger.h"
+
+namespace lode::loader {
+
+/// Where a stream of banks begins: what lies before was taken by an earlier one.
+struct EngineStart {
+  std::size_t bank_idx = 0;
+  std::uint64_t offset_bytes = 0;  // a multiple of ChunkRun::kChunkBytes
+};
+
+struct EngineStreamParts {
+  memory::Ledger& ledger;
+  io::ReadEngine& engine;
+  ChunkSink& sink;
+  Progress* progress = nullptr;
+  EngineStart start{};
+};
+
+/// Bytes of what is made and on its way to the sink.
+std::uint64_t engine_output_bytes(const EnginePlan& plan) noexcept;
+
+/// "experts of layer 3": the stage of a bank.
+std::string stage_name(const EngineBankPlan& bank);
+
+/// What the ledger will have recorded when `stream_engine` has run, byte for byte: a stage a bank
+/// that is not before the start.
+std::vector<memory::StageUse> expected_engine_stages(const EnginePlan& plan,
+                                                     const EngineStart& start,
+                                                     const memory::TagBytes& held_before);
+
+/// Makes the tensors of all banks, expert by expert and unit by unit, and hands them to `sink` as
+/// runs of whole chunks. At no time is more of the weights in memory than what `slots` holds of an
+/// expert or two as they are stored, and some units of what they become.
+///
+/// Errors: kOverBudget; kInvalidSource naming layer, expert and place of a bad scale; those of the
+///         engine and of the sink; kInterrupted, kPressure.
+Status stream_engine(const EnginePlan& plan, const Binding& binding,
+                     const EngineStreamParts& parts);
+
+}  // namespace lode::loader

@@ -1,0 +1,314 @@
+#include "lode/loader/expert_reader.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "lode/base/bytes.h"
+#include "lode/base/check.h"
+#include "lode/base/fmt.h"
+#include "lode/formats/dequantise.h"
+#include "lode/loader/bind_matrix.h"
+
+namespace lode::loader {
+namespace {
+
+using formats::Encoding;
+using formats::Format;
+using targets::Needs;
+
+std::uint64_t bytes_of_units(Format format, std::uint64_t units) {
+  return format == Format::kE2m1 ? units : units * number_bytes(format);
+}
+
+// Rows of blocks of a matrix; those of gate and of up must be their own.
+std::uint64_t block_rows(const MatrixSource& matrix) {
+  return formats::scale_rows(matrix.encoding, matrix.rows);
+}
+std::uint64_t first_block_row(const MatrixSource& matrix) {
+  const std::uint32_t rows = matrix.encoding.block_rows;
+  return rows == formats::kWhole ? 0 : matrix.row_origin / rows;
+}
+bool has_own_block_rows(const MatrixSource& matrix) {
+  const std::uint32_t rows = matrix.encoding.block_rows;
+  if (rows == formats::kWhole || rows == 1 || !matrix.encoding.has_scale) return true;
+  return matrix.row_origin % rows == 0 && matrix.row_step == 1;
+}
+
+// Lode computes with FP8 scales in F32; MXFP8 keeps its own for whoever wants them as they are.
+Encoding kept_encoding(const MatrixSource& matrix) {
+  Encoding encoding = matrix.encoding;
+  const bool mx = encoding.element == Format::kE4m3 && encoding.block_rows == 1 &&
+                  encoding.block_k == formats::kMxfp8.block_k;
+  if (mx && matrix.stored_scale_format == Format::kE8m0) encoding.scale = Format::kE8m0;
+  if (encoding.tensor_scale == formats::TensorScale::kDivisor) {
+    encoding.tensor_scale = formats::TensorScale::kMultiplier;  // as LayerScalars has it
+  }
+  return encoding;
+}
+
+bool in_turn(const ExpertSource& expert) {
+  const Region& gate = expert.gate.codes;
+  const Region& up = expert.up.codes;
+  return expert.gate.row_step == 2 && gate.shard == up.shard && gate.order == up.order &&
+         gate.offset_bytes < up.offset_bytes;
+}
+
+Error differs(std::size_t expert, std::string_view what) {
+  return {.code = Code::kUnsupported,
+          .thing = fmt::format("expert {}", expert),
+          .wanted = fmt::format("{} as expert 0 of the layer has it", what),
+          .found = "another"};
+}
+
+}  // namespace
+
+Result<targets::ExpertsShape> experts_shape(const std::vector<ExpertSource>& experts) {
+  LODE_CHECK(!experts.empty(), "a layer with experts");
+  const ExpertSource& first = experts.front();
+  targets::ExpertsShape shape;
+  shape.num_experts = experts.size();
+  shape.hidden = first.gate.k;
+  shape.intermediate = first.gate.rows;
+  shape.rows_in_turn = in_turn(first);
+  shape.bias = first.down_bias.present;
+  shape.encoding = kept_encoding(first.gate);
+  shape.scale_format = first.gate.stored_scale_format;
+  if (shape.bias) shape.bias_format = first.down_bias.format;
+  shape.input_scales = first.gate.has_input_scale;
+  for (std::size_t i = 0; i < experts.size(); ++i) {
+    const ExpertSource& expert = experts[i];
+    for (const MatrixSource* matrix : {&expert.gate, &expert.up, &expert.down}) {
+      if (kept_encoding(*matrix) != shape.encoding) return differs(i, "one encoding");
+      if (matrix->stored_scale_format != shape.scale_format) return differs(i, "scales");
+      if (!has_own_block_rows(*matrix)) {
+        return Error{.code = Code::kUnsupported,
+                     .thing = fmt::format("block scales of expert {}", i),
+                     .wanted = fmt::format("gate and up in whole blocks of {} rows",
+                                           matrix->encoding.block_rows),
+                     .found = fmt::format("{} rows each", expert.gate.rows)};
+      }
+    }
+    if (in_turn(expert) != shape.rows_in_turn) return differs(i, "rows of gate and up");
+  }
+  return shape;
+}
+
+std::uint64_t ExpertReader::StoredRows::end_bytes() const noexcept {
+  const bool rows_first = region.order == Order::kRowsFirst;
+  const std::uint64_t outer = (rows_first ? rows : units) - 1;
+  const std::uint64_t last =
+      rows_first ? units * unit_bytes : (rows - 1) * region.inner_step_bytes + unit_bytes;
+  return region.offset_bytes + outer * region.outer_stride_bytes + last;
+}
+
+std::uint64_t ExpertReader::StoredRows::wanted_row_bytes() const noexcept {
+  return bytes_of_units(wanted, units);
+}
+
+ExpertReader::StoredRows ExpertReader::codes_of(const MatrixSource& matrix) {
+  const Format element = matrix.encoding.element;
+  const std::uint64_t units = element == Format::kE2m1 ? matrix.k / 2 : matrix.k;
+  return {matrix.codes, matrix.rows, units, bytes_of_units(element, 1), element, element};
+}
+
+ExpertReader::StoredRows ExpertReader::scales_of(const MatrixSource& matrix) {
+  StoredRows rows{matrix.scales,
+                  block_rows(matrix),
+                  formats::scale_columns(matrix.encoding, matrix.k),
+                  number_bytes(matrix.stored_scale_format),
+                  matrix.stored_scale_format,
+                  kept_encoding(matrix).scale};
+  Region& region = rows.region;
+  const std::uint64_t step = matrix.encoding.block_rows == 1 ? matrix.row_step : 1;
+  std::uint64_t& row_stride =
+      region.order == Order::kRowsFirst ? region.outer_stride_bytes : region.inner_step_bytes;
+  region.offset_bytes += first_block_row(matrix) * row_stride;
+  row_stride *= step;
+  return rows;
+}
+
+ExpertReader::StoredRows ExpertReader::bias_of(const VectorSource& vector) {
+  const Region region{.shard = vector.shard,
+                      .order = Order::kRowsFirst,
+                      .offset_bytes = vector.offset_bytes,
+                      .outer_stride_bytes = vector.step_bytes,
+                      .inner_step_bytes = 0};
+  return {region, vector.count, 1, number_bytes(vector.format), vector.format, vector.format};
+}
+
+std::vector<ExpertReader::Part> ExpertReader::parts_of(const ExpertSource& expert,
+                                                       const Needs& needs) {
+  using Source = targets::ExpertSource;
+  std::vector<Part> parts;
+  const auto pair = [&](auto member, const StoredRows& gate, const StoredRows& up) {
+    parts.push_back({member, 2, {gate, up}});
+  };
+  const auto single = [&](auto member, const StoredRows& rows) {
+    parts.push_back({member, 1, {rows}});
+  };
+  const bool scaled = expert.gate.encoding.has_scale;
+  if (needs.gate_up) pair(&Source::gate_up, codes_of(expert.gate), codes_of(expert.up));
+  if (needs.down) single(&Source::down, codes_of(expert.down));
+  if (needs.gate_up_scales && scaled) {
+    pair(&Source::gate_up_scales, scales_of(expert.gate), scales_of(expert.up));
+  }
+  if (needs.down_scales && scaled) single(&Source::down_scales, scales_of(expert.down));
+  if (needs.gate_up_bias && expert.gate_bias.present) {
+    pair(&Source::gate_up_bias, bias_of(expert.gate_bias), bias_of(expert.up_bias));
+  }
+  if (needs.down_bias && expert.down_bias.present) {
+    single(&Source::down_bias, bias_of(expert.down_bias));
+  }
+  return parts;
+}
+
+class ExpertReader::Dealer {
+ public:
+  explicit Dealer(std::span<std::byte> slot) : slot_(slot) {}
+
+  /// Reads of a part; the places of its bytes go to it.
+  std::vector<io::ReadRequest> deal(Part& part) {
+    std::vector<io::ReadRequest> reads;
+    const StoredRows& first = part.halves[0];
+    const StoredRows& second = part.halves[1];
+    const auto begin_of = [](const StoredRows& rows) { return rows.region.offset_bytes; };
+    // Rows, or units of k, that lie in turn are read once.
+    const bool together = part.num_halves == 2 && first.region.shard == second.region.shard &&
+                          begin_of(first) < second.end_bytes() &&
+                          begin_of(second) < first.end_bytes();
+    if (together) {
+      const std::uint64_t begin = std::min(begin_of(first), begin_of(second));
+      const std::uint64_t end = std::max(first.end_bytes(), second.end_bytes());
+      std::byte* const bytes = add(first.region.shard, begin, end, reads);
+      for (std::size_t i = 0; bytes != nullptr && i < 2; ++i) {
+        part.stored[i] = bytes + (begin_of(part.halves[i]) - begin);
+      }
+    } else {
+      for (std::size_t i = 0; i < part.num_halves; ++i) {
+        const StoredRows& rows = part.halves[i];
+        part.stored[i] = add(rows.region.shard, begin_of(rows), rows.end_bytes(), reads);
+      }
+    }
+    for (std::size_t i = 0; i < part.num_halves; ++i) {
+      const StoredRows& rows = part.halves[i];
+      if (!rows.lies_as_wanted()) part.wanted[i] = take(rows.rows * rows.wanted_row_bytes());
+    }
+    return reads;
+  }
+  std::uint64_t used_bytes() const noexcept { return used_; }
+
+ private:
+  // As far behind a block's beginning as in the file, and whole blocks of its own.
+  std::byte* add(std::uint32_t shard, std::uint64_t begin, std::uint64_t end,
+                 std::vector<io::ReadRequest>& reads) {
+    const std::uint64_t behind = begin % io::kBlockBytes;
+    std::byte* const bytes = take(align_up(behind + (end - begin), io::kBlockBytes));
+    if (bytes == nullptr) return nullptr;
+    reads.push_back({.file_id = shard,
+                     .offset_bytes = begin,
+                     .out = {bytes + behind, end - begin},
+                     .owns_blocks = true});
+    return bytes + behind;
+  }
+  std::byte* take(std::uint64_t bytes) {
+    std::byte* const place = slot_.empty() ? nullptr : slot_.subspan(used_).data();
+    used_ += align_up(bytes, io::kBlockBytes);
+    LODE_CHECK(slot_.empty() || used_ <= slot_.size(), "a slot is as large as was asked for");
+    return place;
+  }
+
+  std::span<std::byte> slot_;
+  std::uint64_t used_ = 0;
+};
+
+std::uint64_t ExpertReader::slot_bytes(const ExpertSource& expert, const Needs& needs) {
+  Dealer counter({});
+  std::uint64_t num_reads = 0;
+  for (Part& part : parts_of(expert, needs)) {
+    static_cast<void>(counter.deal(part));
+    num_reads += part.num_halves;
+  }
+  // Another expert's bytes may begin elsewhere in their blocks.
+  return counter.used_bytes() + num_reads * io::kBlockBytes;
+}
+
+ExpertReader::ExpertReader(io::ReadEngine& engine, std::span<std::byte> memory,
+                           std::size_t num_slots)
+    : engine_(engine) {
+  const std::size_t bytes = memory.size() / num_slots / io::kBlockBytes * io::kBlockBytes;
+  for (std::size_t i = 0; i < num_slots; ++i) slots_.push_back(memory.subspan(i * bytes, bytes));
+}
+
+ExpertReader::~ExpertReader() { drain(); }
+
+void ExpertReader::drain() {
+  for (; reads_under_way_ > 0; --reads_under_way_) static_cast<void>(engine_.wait());
+}
+
+void ExpertReader::begin(const ExpertSource& expert, const Needs& needs) {
+  LODE_CHECK(reads_under_way_ == 0, "one expert at a time");
+  parts_ = parts_of(expert, needs);
+  Dealer dealer(slots_[next_slot_]);
+  next_slot_ = (next_slot_ + 1) % slots_.size();
+  for (Part& part : parts_) {
+    for (const io::ReadRequest& read : dealer.deal(part)) {
+      engine_.submit(read);
+      ++reads_under_way_;
+    }
+  }
+}
+
+// Into rows, and into the format that is wanted.
+void ExpertReader::turn(const StoredRows& rows, const std::byte* stored, std::byte* wanted) const {
+  const bool rows_first = rows.region.order == Order::kRowsFirst;
+  const std::uint64_t row_step =
+      rows_first ? rows.region.outer_stride_bytes : rows.region.inner_step_bytes;
+  const std::uint64_t unit_step = rows_first ? rows.unit_bytes : rows.region.outer_stride_bytes;
+  const std::uint64_t row_bytes = rows.wanted_row_bytes();
+  const std::uint64_t wanted_bytes = row_bytes / rows.units;
+  constexpr std::uint64_t kTile = 64;  // units of k whose rows stay in the cache
+  for (std::uint64_t first = 0; first < rows.units; first += kTile) {
+    const std::uint64_t last = std::min(rows.units, first + kTile);
+    for (std::uint64_t row = 0; row < rows.rows; ++row) {
+      for (std::uint64_t unit = first; unit < last; ++unit) {
+        const std::byte* const from = stored + row * row_step + unit * unit_step;
+        std::byte* const to = wanted + row * row_bytes + unit * wanted_bytes;
+        if (rows.stored == rows.wanted) {
+          std::memcpy(to, from, wanted_bytes);
+        } else {
+          const float number = formats::number_at(rows.stored, {from, rows.unit_bytes}, 0);
+          std::memcpy(to, &number, sizeof(number));
+        }
+      }
+    }
+  }
+}
+
+Result<targets::ExpertSource> ExpertReader::take() {
+  Status first;
+  for (; reads_under_way_ > 0; --reads_under_way_) {
+    io::ReadCompletion done = engine_.wait();
+    if (!done.status && first) first = std::move(done.status);
+  }
+  LODE_TRY_STATUS(std::move(first));
+  targets::ExpertSource source;
+  for (const Part& part : parts_) {
+    layout::MatrixRows& rows = source.*part.member;
+    rows.num_halves = part.num_halves;
+    rows.half_rows = part.halves[0].rows;
+    rows.row_bytes = part.halves[0].wanted_row_bytes();
+    for (std::size_t i = 0; i < part.num_halves; ++i) {
+      const StoredRows& stored = part.halves[i];
+      if (stored.lies_as_wanted()) {
+        rows.halves[i] = {part.stored[i], stored.region.outer_stride_bytes};
+        continue;
+      }
+      turn(stored, part.stored[i], part.wanted[i]);
+      rows.halves[i] = {part.wanted[i], rows.row_bytes};
+    }
+  }
+  return source;
+}
+
+}  // namespace lode::loader
