@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "lode/base/result.h"
+#include "lode/kernels/marlin_tile.h"
 #include "lode/kernels/panel.h"
 #include "lode/kernels/relayout.h"
 
@@ -102,6 +103,8 @@ struct KernelTable {
   void (*rows_to_lines)(const CodeTile& tile) noexcept = nullptr;   // rows first
   void (*units_to_lines)(const CodeTile& tile) noexcept = nullptr;  // k first
   ScaleBytesSeen (*scales_to_lines)(const ScaleTile& tile) noexcept = nullptr;
+  /// Rows to a column of Marlin tiles; every byte of the tiles is written.
+  void (*rows_to_marlin)(const MarlinColumn& column) noexcept = nullptr;
 
   /// n numbers of F32, F16, BF16, E4M3 or E5M2, `step_bytes` apart, as floats. The bits of a NaN
   /// are some NaN's.

@@ -2,6 +2,7 @@
 
 #include "lode/kernels/avx2/exact_dot.h"
 #include "lode/kernels/avx2/fast_dot.h"
+#include "lode/kernels/avx2/marlin.h"
 #include "lode/kernels/avx2/numbers.h"
 #include "lode/kernels/avx2/relayout.h"
 #include "lode/kernels/avx2/vectors.h"
@@ -14,6 +15,7 @@ void install(KernelTable& table) noexcept {
   install_vectors(table);
   install_relayout(table);
   install_scales(table);
+  install_marlin(table);
   install_numbers(table);
 }
 

@@ -2,6 +2,7 @@
 
 #include "lode/kernels/avx512/exact_dot.h"
 #include "lode/kernels/avx512/fast_dot.h"
+#include "lode/kernels/avx512/marlin.h"
 #include "lode/kernels/avx512/numbers.h"
 #include "lode/kernels/avx512/relayout.h"
 #include "lode/kernels/avx512/vectors.h"
@@ -15,6 +16,7 @@ void install(KernelTable& table, bool intel) noexcept {
   install_vectors(table);
   install_relayout(table);
   install_scales(table);
+  install_marlin(table);
   install_numbers(table);
 }
 

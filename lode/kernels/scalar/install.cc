@@ -2,6 +2,7 @@
 
 #include "lode/kernels/scalar/exact_dot.h"
 #include "lode/kernels/scalar/fast_dot.h"
+#include "lode/kernels/scalar/marlin.h"
 #include "lode/kernels/scalar/numbers.h"
 #include "lode/kernels/scalar/pack_activation.h"
 #include "lode/kernels/scalar/relayout.h"
@@ -33,6 +34,7 @@ void install(KernelTable& table) noexcept {
   table.rows_to_lines = rows_to_lines;
   table.units_to_lines = units_to_lines;
   table.scales_to_lines = scales_to_lines;
+  table.rows_to_marlin = rows_to_marlin;
   table.widen = widen;
   table.quantise_i8 = quantise_i8;
 }
