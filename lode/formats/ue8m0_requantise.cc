@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lode/formats/dequantise.h"
+
 namespace lode::formats {
 namespace {
 
@@ -11,6 +13,26 @@ constexpr float kLeastAmax = 1e-4F;
 float power_of_two_scale(float amax) noexcept {
   if (std::isnan(amax)) return amax;
   return std::exp2(std::ceil(std::log2(std::max(amax, kLeastAmax) / kE4m3Max)));
+}
+
+/// Part of row `row` of a strip that lies in block `column`.
+std::span<const std::byte> part(const Fp8Strip& strip, std::uint64_t row,
+                                std::uint64_t column) noexcept {
+  const std::uint64_t begin = column * strip.block_k;
+  return {strip.first + row * strip.step_bytes + begin, std::min(strip.block_k, strip.k - begin)};
+}
+
+std::uint8_t largest_of(const Fp8Strip& strip, std::uint64_t column) noexcept {
+  std::uint8_t largest = 0;
+  for (std::uint64_t row = 0; row < strip.rows; ++row) {
+    largest = std::max(largest, largest_code(part(strip, row, column)));
+  }
+  return largest;
+}
+
+/// A product with one factor rises with the other, rounded or not: no other code is larger.
+float block_amax(std::uint8_t largest, float scale) noexcept {
+  return std::fabs(decode_e4m3(largest) * scale);
 }
 
 }  // namespace
@@ -24,15 +46,32 @@ std::uint8_t largest_code(std::span<const std::byte> codes) noexcept {
 }
 
 Ue8m0Block requantise_ue8m0(std::uint8_t largest, float scale) noexcept {
-  // A product with one factor rises with the other, rounded or not: no other code is larger.
-  const float amax = std::fabs(decode_e4m3(largest) * scale);
-  Ue8m0Block block{.map = {}, .scale = power_of_two_scale(amax)};
+  Ue8m0Block block{.map = {}, .scale = power_of_two_scale(block_amax(largest, scale))};
   const float inverse = 1.0F / block.scale;
   for (std::size_t code = 0; code < 256; ++code) {
     const float value = decode_e4m3(static_cast<std::uint8_t>(code)) * scale;
     block.map.of[code] = encode_e4m3(value * inverse);
   }
   return block;
+}
+
+float ue8m0_scale(const Fp8Strip& strip, std::uint64_t column) noexcept {
+  const float scale = number_at(strip.scale_format, strip.scales, column);
+  return power_of_two_scale(block_amax(largest_of(strip, column), scale));
+}
+
+void requantise_strip(const Fp8Strip& strip, std::span<std::byte> codes, std::uint64_t step_bytes,
+                      std::span<float> scales) noexcept {
+  for (std::uint64_t column = 0; column < strip.columns(); ++column) {
+    const float scale = number_at(strip.scale_format, strip.scales, column);
+    const Ue8m0Block block = requantise_ue8m0(largest_of(strip, column), scale);
+    for (std::uint64_t row = 0; row < strip.rows; ++row) {
+      const std::span<const std::byte> from = part(strip, row, column);
+      map_codes(block.map, from,
+                codes.subspan(row * step_bytes + column * strip.block_k, from.size()));
+    }
+    scales[column] = block.scale;
+  }
 }
 
 }  // namespace lode::formats

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "lode/formats/format.h"
 #include "lode/formats/fp8_requantise.h"
 
 namespace lode::formats {
@@ -31,6 +32,30 @@ struct Ue8m0Block {
 
 /// `largest` is largest_code of all codes of the block, `scale` its scale.
 Ue8m0Block requantise_ue8m0(std::uint8_t largest, float scale) noexcept;
+
+/// One row of blocks of an E4M3 matrix: rows of codes at equal distances under one row of scales.
+///
+/// Shapes: codes [rows, k]; scales [cdiv(k, block_k)] of scale_format, which number_at knows.
+struct Fp8Strip {
+  const std::byte* first = nullptr;
+  std::uint64_t step_bytes = 0;
+  std::uint64_t rows = 0;
+  std::uint64_t k = 0;
+  std::uint64_t block_k = 128;
+  std::span<const std::byte> scales;
+  Format scale_format = Format::kF32;
+
+  std::uint64_t columns() const noexcept { return k == 0 ? 0 : (k - 1) / block_k + 1; }
+};
+
+/// The power of two that block `column` of a strip is brought to.
+float ue8m0_scale(const Fp8Strip& strip, std::uint64_t column) noexcept;
+
+/// All blocks of a strip. `codes` may be the strip's own bytes.
+///
+/// Shapes: codes rows of k at distances of step_bytes; scales [columns].
+void requantise_strip(const Fp8Strip& strip, std::span<std::byte> codes, std::uint64_t step_bytes,
+                      std::span<float> scales) noexcept;
 
 /// The exponent byte of a scale that is a power of two: its E8M0 code, for kernels that take those.
 LODE_ALWAYS_INLINE std::uint8_t exponent_byte(float scale) noexcept {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -21,27 +22,29 @@ struct Matrix {
   std::vector<float> scales;
 };
 
-/// Calls `visit(part)` for the part of every row that lies in block (row, column).
-template <class Visit>
-void for_rows_of(Matrix& matrix, std::uint64_t row, std::uint64_t column, Visit visit) {
-  const std::uint64_t begin = column * 128;
-  const std::uint64_t length = std::min<std::uint64_t>(128, matrix.k - begin);
-  for (std::uint64_t r = row * 128; r < std::min(matrix.rows, row * 128 + 128); ++r) {
-    visit(std::span(matrix.codes).subspan(r * matrix.k + begin, length));
-  }
+/// Row of blocks `row` of a matrix.
+Fp8Strip strip_of(const Matrix& matrix, std::span<const std::byte> scales, std::uint64_t row) {
+  const std::uint64_t columns = (matrix.k + 127) / 128;
+  return {.first = matrix.codes.data() + row * 128 * matrix.k,
+          .step_bytes = matrix.k,
+          .rows = std::min<std::uint64_t>(128, matrix.rows - row * 128),
+          .k = matrix.k,
+          .scales = scales.subspan(row * columns * 4, columns * 4)};
 }
 
 void requantise(Matrix& matrix) {
   const std::uint64_t columns = (matrix.k + 127) / 128;
-  for (std::size_t i = 0; i < matrix.scales.size(); ++i) {
-    const std::uint64_t row = i / columns;
-    const std::uint64_t column = i % columns;
-    std::uint8_t largest = 0;
-    for_rows_of(matrix, row, column,
-                [&](auto part) { largest = std::max(largest, largest_code(part)); });
-    const Ue8m0Block block = requantise_ue8m0(largest, matrix.scales[i]);
-    for_rows_of(matrix, row, column, [&](auto part) { map_codes(block.map, part, part); });
-    matrix.scales[i] = block.scale;
+  const std::vector<float> old = matrix.scales;
+  for (std::uint64_t row = 0; row * 128 < matrix.rows; ++row) {
+    const Fp8Strip strip = strip_of(matrix, std::as_bytes(std::span(old)), row);
+    for (std::uint64_t column = 0; column < columns; ++column) {
+      matrix.scales[row * columns + column] = ue8m0_scale(strip, column);
+    }
+    std::vector<float> scales(columns);
+    const auto codes = std::span(matrix.codes).subspan(row * 128 * matrix.k, strip.rows * matrix.k);
+    requantise_strip(strip, codes, matrix.k, scales);
+    const auto first = matrix.scales.begin() + static_cast<std::ptrdiff_t>(row * columns);
+    EXPECT_TRUE(std::ranges::equal(scales, std::span(first, columns)));
   }
 }
 
