@@ -70,7 +70,7 @@ void requantise_strip(const Fp8Strip& strip, std::span<std::byte> codes, std::ui
       map_codes(block.map, from,
                 codes.subspan(row * step_bytes + column * strip.block_k, from.size()));
     }
-    scales[column] = block.scale;
+    if (!scales.empty()) scales[column] = block.scale;
   }
 }
 

@@ -53,7 +53,7 @@ float ue8m0_scale(const Fp8Strip& strip, std::uint64_t column) noexcept;
 
 /// All blocks of a strip. `codes` may be the strip's own bytes.
 ///
-/// Shapes: codes rows of k at distances of step_bytes; scales [columns].
+/// Shapes: codes rows of k at distances of step_bytes; scales [columns], or empty if nobody asks.
 void requantise_strip(const Fp8Strip& strip, std::span<std::byte> codes, std::uint64_t step_bytes,
                       std::span<float> scales) noexcept;
 

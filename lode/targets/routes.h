@@ -7,4 +7,9 @@
 // The ways to each group of targets, every group in a file of its name; only targets/ includes
 // this.
 
-namespace lode::targets {}  // namespace lode::targets
+namespace lode::targets {
+
+std::span<const Route> deepgemm_routes() noexcept;
+std::span<const Route> marlin_routes() noexcept;
+
+}  // namespace lode::targets

@@ -20,6 +20,9 @@ constexpr std::array<TargetInfo, 7> kTargets{{
 
 std::vector<Route> all_routes() {
   std::vector<Route> routes;
+  for (const auto group : {marlin_routes(), deepgemm_routes()}) {
+    routes.insert(routes.end(), group.begin(), group.end());
+  }
   return routes;
 }
 

@@ -1,0 +1,192 @@
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "lode/formats/dequantise.h"
+#include "lode/formats/e8m0.h"
+#include "lode/formats/ue8m0_requantise.h"
+#include "lode/layout/row_shuffle.h"
+#include "lode/targets/deepgemm.h"
+
+namespace lode::targets {
+namespace {
+
+constexpr std::uint64_t kBlock = 128;
+constexpr std::uint64_t kWord = layout::DeepgemmScales::kWordBytes;
+
+enum TensorIndex : std::size_t { kW13, kW2, kW13Scale, kW2Scale };
+
+/// w13 or w2 of one expert.
+struct Part {
+  const layout::MatrixRows& codes;
+  const layout::MatrixRows& scales;
+  const layout::RowOrder& order;
+  const layout::DeepgemmScales& words;
+};
+
+class DeepgemmFp8 final : public Preparer {
+ public:
+  explicit DeepgemmFp8(const ExpertsShape& shape)
+      : shape_(shape), layout_(deepgemm_layout(shape, formats::kFp8Block128)) {
+    add_weight("w13_weight", layout_.gate_up.rows(), shape.hidden, true);
+    add_weight("w2_weight", layout_.down.rows(), shape.intermediate, false);
+    add_scales("w13_weight_scale_inv", layout_.gate_up_scales, true);
+    add_scales("w2_weight_scale_inv", layout_.down_scales, false);
+  }
+
+  const std::vector<EngineTensor>& tensors() const noexcept override { return tensors_; }
+  void make(std::size_t tensor_idx, std::uint64_t expert_idx, std::uint64_t first_unit,
+            const ExpertSource& source, const LayerScalars& scalars,
+            std::span<std::byte> out) const noexcept override;
+
+  formats::Encoding restored_encoding() const noexcept override { return formats::kFp8Block128; }
+  void restore_codes(Matrix matrix, std::uint64_t row, const PreparedExpert& expert,
+                     std::span<std::byte> out) const noexcept override;
+  void restore_scales(Matrix matrix, std::uint64_t row, const PreparedExpert& expert,
+                      std::span<std::byte> out) const noexcept override;
+  float restore_scale(Matrix, const PreparedExpert&) const noexcept override { return 1.0F; }
+  float restore_bias(Matrix, std::uint64_t, const PreparedExpert&) const noexcept override {
+    return 0.0F;
+  }
+
+ private:
+  void add_weight(std::string_view name, std::uint64_t rows, std::uint64_t k, bool gate_up);
+  void add_scales(std::string_view name, const layout::DeepgemmScales& words, bool gate_up);
+  bool is_requantised() const noexcept { return shape_.scale_format != formats::Format::kE8m0; }
+
+  formats::Fp8Strip strip_of(const Part& part, std::uint64_t strip_idx) const noexcept;
+  void make_weights(const Part& part, std::uint64_t first_strip,
+                    std::span<std::byte> out) const noexcept;
+  void make_scales(const Part& part, std::uint64_t first_word_row,
+                   std::span<std::byte> out) const noexcept;
+
+  ExpertsShape shape_;
+  DeepgemmLayout layout_;
+  std::vector<EngineTensor> tensors_;
+};
+
+void DeepgemmFp8::add_weight(std::string_view name, std::uint64_t rows, std::uint64_t k,
+                             bool gate_up) {
+  const bool scales = is_requantised();
+  tensors_.push_back({.name = std::string(name),
+                      .dtype = formats::Format::kE4m3,
+                      .shape = {shape_.num_experts, rows, k},
+                      .expert_bytes = rows * k,
+                      .unit_bytes = kBlock * k,
+                      .needs = {.gate_up = gate_up,
+                                .down = !gate_up,
+                                .gate_up_scales = gate_up && scales,
+                                .down_scales = !gate_up && scales}});
+}
+
+/// The scale of a block needs its codes too, as they were: it follows from the largest.
+void DeepgemmFp8::add_scales(std::string_view name, const layout::DeepgemmScales& words,
+                             bool gate_up) {
+  const bool codes = is_requantised();
+  tensors_.push_back({.name = std::string(name),
+                      .dtype = formats::Format::kI32,
+                      .shape = {shape_.num_experts, words.word_rows(), words.aligned_rows()},
+                      .expert_bytes = words.bytes(),
+                      .unit_bytes = words.word_row_bytes(),
+                      .padding_bytes = words.padding_bytes(),
+                      .needs = {.gate_up = gate_up && codes,
+                                .down = !gate_up && codes,
+                                .gate_up_scales = gate_up,
+                                .down_scales = !gate_up}});
+}
+
+void DeepgemmFp8::make(std::size_t tensor_idx, std::uint64_t, std::uint64_t first_unit,
+                       const ExpertSource& source, const LayerScalars&,
+                       std::span<std::byte> out) const noexcept {
+  const bool gate_up = tensor_idx == kW13 || tensor_idx == kW13Scale;
+  const Part part =
+      gate_up ? Part{source.gate_up, source.gate_up_scales, layout_.gate_up, layout_.gate_up_scales}
+              : Part{source.down, source.down_scales, layout_.down, layout_.down_scales};
+  const bool weights = tensor_idx == kW13 || tensor_idx == kW2;
+  if (!is_requantised()) {
+    return weights
+               ? layout::ordered_rows_into({part.codes, part.order, part.codes.row_bytes},
+                                           first_unit * kBlock, out)
+               : layout::deepgemm_scales_into(part.words, part.order, part.scales, first_unit, out);
+  }
+  weights ? make_weights(part, first_unit, out) : make_scales(part, first_unit, out);
+}
+
+/// Halves are multiples of a block: no strip has rows of both.
+formats::Fp8Strip DeepgemmFp8::strip_of(const Part& part, std::uint64_t strip_idx) const noexcept {
+  const layout::HalfRow at = part.order.at(strip_idx * kBlock);
+  const layout::RowRun& run = part.codes.halves[at.half];
+  return {.first = run.first + at.row * run.step_bytes,
+          .step_bytes = run.step_bytes,
+          .rows = kBlock,
+          .k = part.codes.row_bytes,
+          .block_k = kBlock,
+          .scales = part.scales.row({at.half, at.row / kBlock}),
+          .scale_format = shape_.scale_format};
+}
+
+void DeepgemmFp8::make_weights(const Part& part, std::uint64_t first_strip,
+                               std::span<std::byte> out) const noexcept {
+  const std::uint64_t strip_bytes = kBlock * part.codes.row_bytes;
+  for (std::uint64_t i = 0; i < out.size() / strip_bytes; ++i) {
+    requantise_strip(strip_of(part, first_strip + i), out.subspan(i * strip_bytes, strip_bytes),
+                     part.codes.row_bytes, {});
+  }
+}
+
+void DeepgemmFp8::make_scales(const Part& part, std::uint64_t first_word_row,
+                              std::span<std::byte> out) const noexcept {
+  for (std::uint64_t unit = 0; unit < out.size() / part.words.word_row_bytes(); ++unit) {
+    const auto words = out.subspan(unit * part.words.word_row_bytes(), part.words.word_row_bytes());
+    for (std::uint64_t strip_idx = 0; strip_idx < part.words.rows / kBlock; ++strip_idx) {
+      const formats::Fp8Strip strip = strip_of(part, strip_idx);
+      std::array<std::byte, kWord> word{};
+      for (std::uint64_t i = 0; i < kWord; ++i) {
+        const std::uint64_t column = (first_word_row + unit) * kWord + i;
+        if (column >= part.words.columns) break;
+        word[i] = std::byte{formats::exponent_byte(ue8m0_scale(strip, column))};
+      }
+      for (std::uint64_t row = 0; row < kBlock; ++row) {
+        std::memcpy(words.data() + (strip_idx * kBlock + row) * kWord, word.data(), kWord);
+      }
+    }
+  }
+}
+
+void DeepgemmFp8::restore_codes(Matrix matrix, std::uint64_t row, const PreparedExpert& expert,
+                                std::span<std::byte> out) const noexcept {
+  const auto bytes = expert[matrix == Matrix::kDown ? kW2 : kW13];
+  std::ranges::copy(bytes.subspan(position_of(layout_, matrix, row) * out.size(), out.size()),
+                    out.begin());
+}
+
+void DeepgemmFp8::restore_scales(Matrix matrix, std::uint64_t row, const PreparedExpert& expert,
+                                 std::span<std::byte> out) const noexcept {
+  const bool down = matrix == Matrix::kDown;
+  const layout::DeepgemmScales& words = down ? layout_.down_scales : layout_.gate_up_scales;
+  const auto bytes = expert[down ? kW2Scale : kW13Scale];
+  const std::uint64_t position = position_of(layout_, matrix, row * kBlock);
+  for (std::uint64_t column = 0; column < words.columns; ++column) {
+    const std::byte exponent = bytes[words.offset(position, column)];
+    const float scale = formats::decode_e8m0(std::to_integer<std::uint8_t>(exponent));
+    std::memcpy(out.data() + column * sizeof scale, &scale, sizeof scale);
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Preparer>> make_deepgemm_fp8(const ExpertsShape& shape, const Options&) {
+  LODE_TRY_STATUS(check_deepgemm_sizes(shape, kBlock));
+  if (shape.rows_in_turn && shape.gated) {
+    return Error{.code = Code::kUnsupported,
+                 .thing = "rows of gate and up in FP8 blocks",
+                 .wanted = "all of gate, then all of up",
+                 .found = "gate and up in turn",
+                 .where = "target deepgemm"};
+  }
+  return std::unique_ptr<Preparer>(std::make_unique<DeepgemmFp8>(shape));
+}
+
+}  // namespace lode::targets
