@@ -97,6 +97,7 @@ void add_commands(Program& program) {
   add_perplexity(program);
   add_bench(program);
   add_verify(program);
+  add_layout(program);
   add_version(program);
 }
 
