@@ -1,3 +1,4 @@
+#include <charconv>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -21,6 +22,12 @@ struct PrepareOptions {
   std::string folder;
   std::string out;
   std::string target = "cpu";
+  std::string experts;
+  std::uint32_t ranks = 1;
+  std::uint32_t rank = 0;
+  bool fp8_activations = false;
+  std::string flashinfer = "0.7";
+  std::string online;
   std::string dense = "as-stored";
   std::string io = "auto";
   std::optional<std::string> memory;
@@ -38,6 +45,51 @@ Result<engine::Settings> settings_of(const PrepareOptions& options) {
   LODE_TRY(settings.load.io, io::parse_io_kind(options.io));
   if (options.dense == "int8") settings.load.dense = loader::DenseFormat::kInt8;
   return settings;
+}
+
+// "0-7,12": numbers and ranges, in rising order.
+// Errors: kUsage.
+Result<std::vector<std::uint32_t>> parse_numbers(const std::string& text) {
+  const Error error{.code = Code::kUsage,
+                    .thing = "--experts",
+                    .wanted = "numbers and ranges in rising order, such as 0-7,12",
+                    .found = text};
+  constexpr std::uint32_t kMost = 1U << 20;
+  std::vector<std::uint32_t> numbers;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (;;) {
+    std::uint32_t first = 0;
+    auto read = std::from_chars(at, end, first);
+    if (read.ec != std::errc{}) return error;
+    std::uint32_t last = first;
+    if (read.ptr != end && *read.ptr == '-') {
+      read = std::from_chars(read.ptr + 1, end, last);
+      if (read.ec != std::errc{}) return error;
+    }
+    if (last < first || last > kMost || (!numbers.empty() && first <= numbers.back())) return error;
+    for (; first <= last; ++first) numbers.push_back(first);
+    if (read.ptr == end) return numbers;
+    if (*read.ptr != ',') return error;
+    at = read.ptr + 1;
+  }
+}
+
+Result<loader::EngineChoice> choice_of(const PrepareOptions& options, std::uint32_t num_experts) {
+  loader::EngineChoice choice;
+  choice.target = *targets::target_by_name(options.target);  // one of those that CLI11 lets through
+  choice.options.fp8_activations = options.fp8_activations;
+  choice.options.flashinfer = options.flashinfer;
+  choice.options.online = options.online;
+  LODE_TRY(choice.experts, engine::experts_of_rank(num_experts, options.ranks, options.rank));
+  if (!options.experts.empty()) {
+    LODE_TRY(choice.experts, parse_numbers(options.experts));
+  }
+  if (!choice.is_cpu() || choice.experts.empty()) return choice;
+  return Error{.code = Code::kUsage,
+               .thing = "--experts, --ranks",
+               .wanted = "a target of a GPU engine",
+               .found = "--target cpu, which needs all experts"};
 }
 
 // What the kernel sees while it runs, and the line of progress; passes Ctrl-C on.
@@ -110,9 +162,11 @@ Status prepare(const PrepareOptions& options) {
   LODE_TRY(const engine::Settings settings, settings_of(options));
   LODE_TRY(const memory::MachineMemory machine, memory::read_machine_memory());
   LODE_TRY(const engine::Source source, engine::open_source_to_prepare(options.folder));
+  LODE_TRY(const loader::EngineChoice choice, choice_of(options, source.spec.router.num_experts));
   LODE_TRY(const engine::PrepareRun run,
-           engine::plan_prepare(source, settings, machine, options.out,
-                                {.consume = options.consume, .force = options.force}));
+           engine::plan_prepare(
+               source, settings, machine,
+               {options.out, choice, {.consume = options.consume, .force = options.force}}));
   if (run.preparation->is_finished()) {
     write_standard_error(
         fmt::format("{} is prepared already, from this checkpoint and with these "
@@ -148,13 +202,38 @@ Status prepare(const PrepareOptions& options) {
   return deliver_receipt(options.receipt, receipt);
 }
 
+void add_target_options(CLI::App* command, PrepareOptions& options) {
+  std::vector<std::string> names;
+  for (const targets::TargetInfo& info : targets::target_table()) names.emplace_back(info.name);
+  command
+      ->add_option(
+          "--target", options.target,
+          "Whose kernels the experts are laid out for; everything else lies as Lode runs it")
+      ->check(CLI::IsMember(names))
+      ->capture_default_str();
+  command->add_option("--experts", options.experts,
+                      "Only these of each layer, such as 0-7,12: what one rank holds");
+  command->add_option("--ranks", options.ranks, "Only the experts of --rank of so many")
+      ->capture_default_str();
+  command->add_option("--rank", options.rank, "Which rank, from 0 on")->capture_default_str();
+  command->add_flag("--fp8-activations", options.fp8_activations,
+                    "For kernels that read FP8 activations, where a target has both");
+  command
+      ->add_option("--flashinfer", options.flashinfer,
+                   "Whose SM90 mixed-input layout: FlashInfer 0.7 or 0.6.16")
+      ->check(CLI::IsMember({"0.7", "0.6.16"}))
+      ->capture_default_str();
+  command
+      ->add_option("--online", options.online,
+                   "What BF16 and F16 experts become on the way to a GPU engine")
+      ->check(CLI::IsMember({"fp8-tensor", "fp8-channel", "fp8-block", "mxfp8", "mxfp4", "nvfp4"}));
+}
+
 void add_options(CLI::App* command, const std::shared_ptr<PrepareOptions>& options) {
   command->add_option("DIR", options->folder, "Hugging Face folder of the model")->required();
   command->add_option("OUT", options->out, "Folder to fill; one that was begun is gone on with")
       ->required();
-  command->add_option("--target", options->target, "What the bytes are laid out for")
-      ->check(CLI::IsMember({"cpu"}))
-      ->capture_default_str();
+  add_target_options(command, *options);
   command
       ->add_option("--dense", options->dense,
                    "Matrices outside the experts: as-stored, or int8 made now")

@@ -121,7 +121,12 @@ Status compare(const VerifyOptions& options, Verdict& verdict, loader::Progress&
 Status check_model(const VerifyOptions& options, Verdict& verdict) {
   auto source = engine::open_source(options.folder);
   if (source) return {};
-  if (source.error().code != Code::kInvalidSource) return std::move(source).error();
+  const Code code = source.error().code;
+  if (code == Code::kUnsupported) {
+    verdict.notes.push_back(to_string(source.error()));
+    return {};
+  }
+  if (code != Code::kInvalidSource) return std::move(source).error();
   verdict.faults.push_back(std::move(source).error());
   return {};
 }

@@ -43,8 +43,7 @@ std::uint64_t PrepareRun::peak_bytes() const {
 
 Result<PrepareRun> plan_prepare(const Source& source, const Settings& settings,
                                 const memory::MachineMemory& machine,
-                                const std::filesystem::path& out,
-                                const prepared::Options& options) {
+                                const PrepareRequest& request) {
   LODE_TRY_STATUS(check_not_prepared(source));
   PrepareRun run;
   run.budget = memory::decide_budget(machine, settings.memory_bytes);
@@ -52,13 +51,39 @@ Result<PrepareRun> plan_prepare(const Source& source, const Settings& settings,
   LODE_TRY(loader::LoadPlan load,
            loader::plan_load(source.binding, source.spec, source.index, settings.load));
   run.load = std::make_unique<loader::LoadPlan>(std::move(load));
-  LODE_TRY(run.preparation,
-           prepared::Preparation::open(
-               {source.folder, source.index, source.binding, *run.load, source.spec.family}, out,
-               options));
+  if (!request.choice.is_cpu()) {
+    LODE_TRY(loader::EnginePlan engine,
+             loader::plan_engine(source.binding, request.choice, settings.load.workers));
+    run.engine = std::make_unique<loader::EnginePlan>(std::move(engine));
+  }
+  LODE_TRY(run.preparation, prepared::Preparation::open({.folder = source.folder,
+                                                         .index = source.index,
+                                                         .binding = source.binding,
+                                                         .plan = *run.load,
+                                                         .family = source.spec.family,
+                                                         .engine = run.engine.get(),
+                                                         .choice = request.choice},
+                                                        request.out, request.options));
   plan_stages(run);
   LODE_TRY_STATUS(check_fits(run));
   return run;
+}
+
+Result<std::vector<std::uint32_t>> experts_of_rank(std::uint32_t num_experts, std::uint32_t ranks,
+                                                   std::uint32_t rank) {
+  if (ranks == 0 || rank >= ranks || ranks > num_experts) {
+    return Error{.code = Code::kUsage,
+                 .thing = "--ranks and --rank",
+                 .wanted = fmt::format("1 to {} ranks, and one of them from 0 on", num_experts),
+                 .found = fmt::format("rank {} of {}", rank, ranks)};
+  }
+  std::vector<std::uint32_t> experts;
+  if (ranks == 1) return experts;
+  const std::uint32_t base = num_experts / ranks;
+  const std::uint32_t rest = num_experts % ranks;
+  const std::uint32_t first = rank * base + std::min(rank, rest);
+  for (std::uint32_t i = 0; i < base + (rank < rest ? 1 : 0); ++i) experts.push_back(first + i);
+  return experts;
 }
 
 Result<prepared::Report> run_prepare(const PrepareRun& run, memory::Ledger& ledger,

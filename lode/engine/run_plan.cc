@@ -191,7 +191,11 @@ Result<RunPlan> plan_run(const Source& source, const Settings& settings,
                                        : static_cast<std::uint32_t>(parallel::hardware_threads());
   plan.logits_rows = std::max(settings.logits_rows, 1U);
   plan.model = model_options(settings, plan.context_tokens);
-  LODE_TRY(plan.load, load_plan_of(source, settings));
+  if (source.prepared) {
+    prepared::Start& start = plan.settings.start.start;
+    start = prepared::possible_start(*source.prepared, start);
+  }
+  LODE_TRY(plan.load, load_plan_of(source, plan.settings));
   plan.is_prepared = source.prepared.has_value();
   plan.program_bytes = program_bytes(plan);
   plan.metadata_bytes = metadata_bytes(source) + plan.program_bytes;

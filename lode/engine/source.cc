@@ -26,10 +26,20 @@ Error no_tokenizer(const std::filesystem::path& folder) {
                .where = folder.string()};
 }
 
+Status check_all_experts(const prepared::Checkpoint& checkpoint) {
+  if (checkpoint.index.choice.experts.empty()) return {};
+  return Error{.code = Code::kUnsupported,
+               .thing = checkpoint.folder.string(),
+               .wanted = "all experts of each layer, to run it here",
+               .found = fmt::format("{}, for one rank of an engine",
+                                    count_of(checkpoint.index.choice.experts.size(), "expert"))};
+}
+
 // The config lies beside the weights, but where each of them is the index says.
 Result<Source> open_prepared(const std::filesystem::path& folder,
                              prepared::Verification verification) {
   LODE_TRY(prepared::Checkpoint opened, prepared::open(folder, verification));
+  LODE_TRY_STATUS(check_all_experts(opened));
   LODE_TRY(checkpoint::HfConfig config, checkpoint::HfConfig::read(folder));
   LODE_TRY(const families::Family* family, families::find_family(config));
   LODE_TRY(families::ModelSpec spec, family->read_spec(config));

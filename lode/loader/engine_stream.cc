@@ -95,6 +95,7 @@ class EngineStream {
     std::uint64_t expert_idx = 0;
   };
 
+  void begin_progress();
   Result<Transient> make_transient();
   Status run_bank(const EngineBankPlan& bank, std::uint64_t start_bytes);
   Status make_tensor(std::size_t tensor_idx);
@@ -133,12 +134,23 @@ Result<Transient> EngineStream::make_transient() {
   return transient;
 }
 
+// What an earlier stream has made is finished.
+void EngineStream::begin_progress() {
+  std::uint64_t finished = parts_.start.offset_bytes;
+  for (std::size_t i = 0; i < parts_.start.bank_idx; ++i) finished += plan_.banks[i].bytes;
+  progress_.total_bytes.fetch_add(plan_.bytes(), std::memory_order_relaxed);
+  progress_.finished_bytes.fetch_add(finished, std::memory_order_relaxed);
+}
+
 Status EngineStream::run() {
   const StageGuard guard(parts_.ledger);
+  begin_progress();
   std::optional<Transient> transient;
   for (std::size_t i = parts_.start.bank_idx; i < plan_.banks.size(); ++i) {
     const EngineBankPlan& bank = plan_.banks[i];
     parts_.ledger.begin_stage(stage_name(bank));
+    progress_.stage_idx.store(static_cast<std::uint32_t>(bank.layer + 1),
+                              std::memory_order_relaxed);
     if (!transient) {
       LODE_TRY(transient, make_transient());
       reader_.emplace(parts_.engine, transient->slots.mutate(), plan_.num_slots);

@@ -39,9 +39,10 @@ std::vector<memory::StageUse> expected_engine_stages(const EnginePlan& plan,
                                                      const EngineStart& start,
                                                      const memory::TagBytes& held_before);
 
-/// Makes the tensors of all banks, expert by expert and unit by unit, and hands them to `sink` as
-/// runs of whole chunks. At no time is more of the weights in memory than what `slots` holds of an
-/// expert or two as they are stored, and some units of what they become.
+/// Adds the banks to what the progress has of the dense slabs, and makes the tensors of all banks,
+/// expert by expert and unit by unit, and hands them to `sink` as runs of whole chunks. At no time
+/// is more of the weights in memory than what `slots` holds of an expert or two as they are stored,
+/// and some units of what they become.
 ///
 /// Errors: kOverBudget; kInvalidSource naming layer, expert and place of a bad scale; those of the
 ///         engine and of the sink; kInterrupted, kPressure.

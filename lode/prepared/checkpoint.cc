@@ -76,6 +76,14 @@ Status check_root(const Checkpoint& checkpoint, std::span<const std::byte> index
                  "another");
 }
 
+Status check_target(const Checkpoint& checkpoint) {
+  const std::string_view target = targets::name(checkpoint.index.choice.target);
+  if (checkpoint.manifest.target == target) return {};
+  return damaged(checkpoint.folder / kIndexFile,
+                 fmt::format("target {}, as the manifest says", checkpoint.manifest.target),
+                 std::string(target));
+}
+
 Status check_sizes(const Checkpoint& checkpoint) {
   std::uint64_t mapped = 0;
   for (const loader::StagePlan& stage : checkpoint.index.stages) mapped += stage.mapped_bytes;
@@ -99,6 +107,7 @@ Result<Checkpoint> read_head(const std::filesystem::path& folder, bool look_at_r
   auto index = decode(bytes);
   if (!index) return at((folder / kIndexFile).string(), std::move(index).error());
   checkpoint.index = *std::move(index);
+  LODE_TRY_STATUS(check_target(checkpoint));
   LODE_TRY_STATUS(check_sizes(checkpoint));
   return checkpoint;
 }

@@ -167,7 +167,7 @@ ChunkReport Checker::report() && {
 
 std::string section_name(const Index& index, const Section& section) {
   const std::string& stage = index.stages[section.stage_idx].name;
-  return section.kind == SectionKind::kBank ? "experts of " + stage : stage;
+  return section.kind == SectionKind::kDense ? stage : "experts of " + stage;
 }
 
 const Section& section_of(const Index& index, std::uint64_t chunk_idx) {

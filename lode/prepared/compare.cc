@@ -9,6 +9,7 @@
 #include "lode/checkpoint/input_file.h"
 #include "lode/io/checksum.h"
 #include "lode/layout/panels.h"
+#include "lode/loader/engine_stream.h"
 #include "lode/loader/execute.h"
 #include "lode/loader/stream.h"
 #include "lode/prepared/chunk_check.h"
@@ -17,6 +18,14 @@ namespace lode::prepared {
 namespace {
 
 using loader::StagePlan;
+
+Error other_stages(const Checkpoint& checkpoint) {
+  return {.code = Code::kLayoutMismatch,
+          .thing = checkpoint.folder.string(),
+          .wanted = "the stages that a load of the source has",
+          .found = "others",
+          .hint = "it was prepared from another checkpoint, or with other settings"};
+}
 
 std::string range(std::string_view what, std::uint64_t begin, std::uint64_t end) {
   return begin + 1 == end ? fmt::format("{} {}", what, begin)
@@ -69,6 +78,30 @@ std::string place_in_record(const loader::BankPlan& bank, std::uint64_t offset) 
   return expert + "biases or padding";
 }
 
+// A byte of a GPU engine's tensors: which one, which expert, and where in its extents.
+std::string place_in_engine_bank(const loader::EngineBankPlan& bank, std::uint64_t offset) {
+  std::size_t idx = bank.tensors().size();
+  while (idx > 0 && (idx == bank.tensors().size() || bank.offsets_bytes[idx] > offset)) --idx;
+  const targets::EngineTensor& tensor = bank.tensors()[idx];
+  const std::uint64_t within = offset - bank.offsets_bytes[idx];
+  if (within >= tensor.bytes(bank.shape.num_experts)) return "padding";
+  std::uint64_t element = within * 8 / formats::info(tensor.dtype).bits;
+  std::vector<std::uint64_t> place(tensor.shape.rank());
+  for (std::size_t axis = place.size(); axis-- > 0;) {
+    place[axis] = element % tensor.shape[axis];
+    element /= tensor.shape[axis];
+  }
+  return fmt::format("{} of expert {}, at [{}]", tensor.name,
+                     bank.experts[within / tensor.expert_bytes], fmt::join(place, ", "));
+}
+
+const loader::EngineBankPlan& engine_bank_of(const Index& index, const Section& section) {
+  const auto bank = std::ranges::find(index.engine_banks, std::size_t{section.stage_idx} - 1,
+                                      &loader::EngineBankPlan::layer);
+  LODE_CHECK(bank != index.engine_banks.end(), "a section of a bank");
+  return *bank;
+}
+
 // Compares the sums of what is made again with those of the index.
 class CompareSink final : public loader::ChunkSink {
  public:
@@ -119,18 +152,41 @@ Status CompareSink::differs(std::span<const std::byte> made) const {
 }
 
 bool same_stages(const Index& index, const loader::LoadPlan& plan) {
-  return lay_out(plan.stages) == index.sections &&
-         std::ranges::equal(index.stages, plan.stages, [](const StagePlan& a, const StagePlan& b) {
-           return a.layer == b.layer && a.slab_bytes == b.slab_bytes &&
-                  a.places.size() == b.places.size() && a.bank.has_value() == b.bank.has_value() &&
-                  (!a.bank || a.bank->record == b.bank->record) && a.used_bytes == b.used_bytes;
-         });
+  // The banks of a GPU engine are compared by themselves: they are of other numbers, perhaps.
+  const bool banks = index.engine_banks.empty();
+  return std::ranges::equal(index.stages, plan.stages, [&](const StagePlan& a, const StagePlan& b) {
+    return a.layer == b.layer && a.slab_bytes == b.slab_bytes &&
+           a.places.size() == b.places.size() && a.bank.has_value() == b.bank.has_value() &&
+           (!banks ||
+            ((!a.bank || a.bank->record == b.bank->record) && a.used_bytes == b.used_bytes));
+  });
+}
+
+// What the index says of its own making, made of the source again.
+Result<loader::EnginePlan> same_engine_plan(const Checkpoint& checkpoint,
+                                            const loader::LoadPlan& plan,
+                                            const loader::Binding& binding) {
+  const Index& index = checkpoint.index;
+  LODE_TRY(loader::EnginePlan engine,
+           loader::plan_engine(binding, index.choice, plan.policy.workers));
+  const bool same = std::ranges::equal(
+      engine.banks, index.engine_banks,
+      [](const loader::EngineBankPlan& a, const loader::EngineBankPlan& b) {
+        return a.layer == b.layer && a.bytes == b.bytes && a.offsets_bytes == b.offsets_bytes &&
+               a.shape.encoding == b.shape.encoding;
+      });
+  if (same) return engine;
+  return other_stages(checkpoint);
 }
 
 }  // namespace
 
 std::string what_lies_at(const Index& index, const Section& section, std::uint64_t offset_bytes) {
   const StagePlan& stage = index.stages[section.stage_idx];
+  if (section.kind == SectionKind::kEngineBank) {
+    return fmt::format("{}: {}", section_name(index, section),
+                       place_in_engine_bank(engine_bank_of(index, section), offset_bytes));
+  }
   if (section.kind == SectionKind::kBank) {
     if (offset_bytes >= stage.bank->bytes()) return "padding of " + stage.name;
     return fmt::format("{}: {}", section_name(index, section),
@@ -149,16 +205,17 @@ std::string what_lies_at(const Index& index, const Section& section, std::uint64
 Status compare_with(const Checkpoint& checkpoint, const loader::LoadPlan& plan,
                     const loader::Binding& binding, memory::Ledger& ledger,
                     loader::Progress* progress) {
-  if (!same_stages(checkpoint.index, plan)) {
-    return Error{.code = Code::kLayoutMismatch,
-                 .thing = checkpoint.folder.string(),
-                 .wanted = "the stages that a load of the source has",
-                 .found = "others",
-                 .hint = "it was prepared from another checkpoint, or with other settings"};
-  }
+  if (!same_stages(checkpoint.index, plan)) return other_stages(checkpoint);
   LODE_TRY(const std::unique_ptr<io::ReadEngine> engine, loader::make_engine(plan));
   CompareSink sink(checkpoint);
-  return loader::stream(plan, binding, {ledger, *engine, sink, progress});
+  if (checkpoint.index.engine_banks.empty()) {
+    return loader::stream(plan, binding, {ledger, *engine, sink, progress});
+  }
+  LODE_TRY(const loader::EnginePlan engine_plan, same_engine_plan(checkpoint, plan, binding));
+  loader::LoadPlan dense = plan;
+  for (StagePlan& stage : dense.stages) stage.bank.reset();
+  LODE_TRY_STATUS(loader::stream(dense, binding, {ledger, *engine, sink, progress}));
+  return loader::stream_engine(engine_plan, binding, {ledger, *engine, sink, progress});
 }
 
 }  // namespace lode::prepared

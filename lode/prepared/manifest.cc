@@ -209,6 +209,10 @@ LayoutId cpu_layout() {
           .gate_up = "alternate"};
 }
 
+LayoutId engine_layout(targets::Target target) {
+  return {.kernel_family = std::string(targets::name(target)), .version = 1, .gate_up = {}};
+}
+
 std::string encode(const Manifest& manifest) {
   json::Array files;
   for (std::size_t i = 0; i < manifest.data_file_bytes.size(); ++i) {
@@ -255,11 +259,14 @@ Result<Manifest> decode_manifest(std::string_view text) {
 }
 
 Status check_runnable(const Manifest& manifest) {
-  if (manifest.target != "cpu") {
-    return another_layout("prepared checkpoint", "target cpu", "target " + manifest.target);
+  const auto target = targets::target_by_name(manifest.target);
+  if (!target) {
+    return another_layout("prepared checkpoint", "a target that this version knows",
+                          "target " + manifest.target);
   }
-  if (manifest.layout == cpu_layout()) return {};
-  return another_layout("layout of the prepared checkpoint", json::dump(layout_json(cpu_layout())),
+  const LayoutId known = *target == targets::Target::kCpu ? cpu_layout() : engine_layout(*target);
+  if (manifest.layout == known) return {};
+  return another_layout("layout of the prepared checkpoint", json::dump(layout_json(known)),
                         json::dump(layout_json(manifest.layout)));
 }
 

@@ -7,6 +7,7 @@
 
 #include "lode/base/result.h"
 #include "lode/io/checksum.h"
+#include "lode/targets/target.h"
 
 namespace lode::prepared {
 
@@ -29,6 +30,9 @@ struct LayoutId {
 
 /// The layout that this program makes and runs on target cpu.
 LayoutId cpu_layout();
+/// That of the experts for a GPU engine: the target's name, and the version of its drawings in
+/// layout/ and targets/.
+LayoutId engine_layout(targets::Target target);
 
 /// A shard that the checkpoint was made from, as it was then.
 struct SourceShard {
@@ -52,7 +56,7 @@ struct Companion {
 /// manifest.json: small, for people too, and written last.
 struct Manifest {
   std::uint32_t format_version = 0;
-  std::string target;  // "cpu"
+  std::string target;  // "cpu", "marlin", ...
   LayoutId layout;
   std::string dense;               // what matrices outside the experts became: "as-stored", "int8"
   std::string family;              // "qwen3_moe"

@@ -27,7 +27,7 @@ class Mapper final : public StageMaker {
   Mapper(const Mapper&) = delete;
   Mapper& operator=(const Mapper&) = delete;
 
-  Status begin() override {
+  Status begin(std::span<std::byte>) override {
     for (const io::SourceFile& file : parts_.checkpoint.files) LODE_TRY_STATUS(open(file));
     return {};
   }

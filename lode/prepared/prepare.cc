@@ -7,6 +7,7 @@
 
 #include "lode/base/bytes.h"
 #include "lode/base/fmt.h"
+#include "lode/loader/engine_stream.h"
 #include "lode/loader/execute.h"
 #include "lode/prepared/consume.h"
 #include "lode/prepared/out_folder.h"
@@ -29,22 +30,40 @@ std::uint64_t bytes_before(const Index& index, std::uint64_t num_chunks) {
 }
 
 Manifest begin_manifest(const Input& input, const Index& index) {
+  const targets::Target target = index.choice.target;
   Manifest manifest;
   manifest.format_version = kFormatVersion;
-  manifest.target = "cpu";
-  manifest.layout = cpu_layout();
+  manifest.target = targets::name(target);
+  manifest.layout = target == targets::Target::kCpu ? cpu_layout() : engine_layout(target);
   manifest.dense = loader::name(input.plan.policy.dense);
   manifest.family = input.family;
-  manifest.weight_bytes = input.plan.weight_bytes();
+  for (const loader::StagePlan& stage : index.stages) manifest.weight_bytes += stage.mapped_bytes;
   manifest.data_file_bytes = file_bytes(index.sections);
   return manifest;
+}
+
+Result<Index> index_of(const Input& input) {
+  if (input.engine == nullptr) return make_index(input.plan.stages);
+  return make_index(input.plan.stages, input.choice, input.engine->banks);
+}
+
+// What `loader::stream` makes: all of it, or for a GPU engine all but the experts.
+loader::LoadPlan streamed_plan(const Input& input) {
+  loader::LoadPlan plan = input.plan;
+  if (input.engine == nullptr) return plan;
+  for (loader::StagePlan& stage : plan.stages) stage.bank.reset();
+  return plan;
 }
 
 class Work final : public Preparation {
  public:
   Work(const Input& input, std::filesystem::path out, const Options& options,
        io::SystemCalls& calls)
-      : input_(input), out_(std::move(out)), options_(options), calls_(calls) {}
+      : input_(input),
+        plan_(streamed_plan(input)),
+        out_(std::move(out)),
+        options_(options),
+        calls_(calls) {}
 
   Status look();
 
@@ -64,7 +83,10 @@ class Work final : public Preparation {
   Status check_fits(const memory::Ledger& ledger) const;
   Status begin();
   Status make_journal(OutFolder folder);
-  loader::LoadPlan stream_plan() const;
+  loader::StreamStart stream_start() const {
+    return prepared::stream_start(index_, done_chunks_, plan_.stages.size());
+  }
+  std::optional<loader::EngineStart> engine_start() const;
   std::uint64_t unit_bytes() const {
     return consumer_.is_at_work() ? std::min(options_.unit_bytes, kConsumedUnitBytes)
                                   : options_.unit_bytes;
@@ -75,6 +97,7 @@ class Work final : public Preparation {
   Status finish();
 
   Input input_;
+  loader::LoadPlan plan_;  // of what `loader::stream` makes
   std::filesystem::path out_;
   Options options_;
   io::SystemCalls& calls_;
@@ -91,7 +114,7 @@ class Work final : public Preparation {
 
 Status Work::look() {
   LODE_TRY_STATUS(check_apart(input_.folder, out_));
-  index_ = make_index(input_.plan.stages);
+  LODE_TRY(index_, index_of(input_));
   manifest_ = begin_manifest(input_, index_);
   LODE_TRY(manifest_.sources, stamp_sources(input_.index));
   fingerprint_ = fingerprint_of(manifest_, index_);
@@ -131,6 +154,13 @@ Status Work::look_at_begun() {
     holes = journal.holes_up_to_stage.has_value();
   }
   if (!options_.consume && !holes) return {};
+  if (input_.engine != nullptr) {
+    return Error{.code = Code::kUnsupported,
+                 .thing = "--consume",
+                 .wanted = "target cpu",
+                 .found = std::string(targets::name(input_.choice.target)),
+                 .hint = "a source is kept until all of a GPU engine's tensors are there"};
+  }
   LODE_TRY(consumer_, Consumer::plan(input_, out_, calls_));
   // Again, now that nobody else can give them away.
   return check_not_given_away(input_.folder, goes_on_ ? out_ : std::filesystem::path());
@@ -156,8 +186,14 @@ Status Work::check_room() const {
                                           "source's space back as it goes"};
 }
 
+// Where the banks of a GPU engine go on; nothing without any.
+std::optional<loader::EngineStart> Work::engine_start() const {
+  if (input_.engine == nullptr) return std::nullopt;
+  return prepared::engine_start(index_, done_chunks_);
+}
+
 Status Work::check_fits(const memory::Ledger& ledger) const {
-  return loader::check_stream_fits(input_.plan, stream_start(index_, done_chunks_), ledger);
+  return loader::check_stream_fits(plan_, stream_start(), ledger);
 }
 
 // From here on OUT is another one.
@@ -203,14 +239,12 @@ std::uint64_t Work::table_bytes() const {
 std::vector<memory::StageUse> Work::expected_stages(const memory::TagBytes& held_before) const {
   memory::TagBytes held = held_before;
   of(held, Tag::kMetadata) += table_bytes();
-  return loader::expected_stream_stages(input_.plan, stream_start(index_, done_chunks_), held);
-}
-
-loader::LoadPlan Work::stream_plan() const {
-  loader::LoadPlan plan = input_.plan;
-  // Holes that we punch change the times of the files.
-  for (io::SourceFile& source : plan.sources) source.times_count = !consumer_.is_at_work();
-  return plan;
+  auto stages = loader::expected_stream_stages(plan_, stream_start(), held);
+  if (const auto start = engine_start()) {
+    const auto more = loader::expected_engine_stages(*input_.engine, *start, held);
+    stages.insert(stages.end(), more.begin(), more.end());
+  }
+  return stages;
 }
 
 Status Work::stream(SectionWriter& writer, io::ReadEngine& engine, memory::Ledger& ledger,
@@ -219,8 +253,11 @@ Status Work::stream(SectionWriter& writer, io::ReadEngine& engine, memory::Ledge
   writer.set_unit_bytes(unit_bytes());
   writer.on_durable([this](std::uint64_t chunks) { return consumer_.give_back(index_, chunks); });
   LODE_TRY_STATUS(
-      loader::stream(input_.plan, input_.binding,
-                     {ledger, engine, writer, progress, stream_start(index_, done_chunks_)}));
+      loader::stream(plan_, input_.binding, {ledger, engine, writer, progress, stream_start()}));
+  if (const auto start = engine_start()) {
+    LODE_TRY_STATUS(loader::stream_engine(*input_.engine, input_.binding,
+                                          {ledger, engine, writer, progress, *start}));
+  }
   return writer.finish();
 }
 
@@ -247,8 +284,9 @@ Result<Report> Work::run(memory::Ledger& ledger, loader::Progress* progress) {
   LODE_TRY(const memory::Reservation tables,
            ledger.reserve(Tag::kMetadata, table_bytes(), "index of the prepared checkpoint"));
   LODE_TRY_STATUS(check_fits(ledger));
-  const loader::LoadPlan plan = stream_plan();
-  LODE_TRY(const auto engine, loader::make_engine(plan));
+  // Holes that we punch change the times of the files.
+  for (io::SourceFile& source : plan_.sources) source.times_count = !consumer_.is_at_work();
+  LODE_TRY(const auto engine, loader::make_engine(plan_));
   report.reading = engine->description();
   LODE_TRY_STATUS(begin());
   SectionWriter writer(calls_, out_.string(), index_, *journal_, done_chunks_);

@@ -26,6 +26,9 @@ struct Input {
   const loader::Binding& binding;
   const loader::LoadPlan& plan;
   std::string_view family;
+  // For a GPU engine: what the experts become, and for whom. Null: what the plan makes of them.
+  const loader::EnginePlan* engine = nullptr;
+  loader::EngineChoice choice{};
 };
 
 struct Options {

@@ -37,7 +37,7 @@ class Reader final : public StageMaker {
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
 
-  Status begin() override {
+  Status begin(std::span<std::byte>) override {
     const loader::LoadPolicy& policy = parts_.plan.policy;
     LODE_TRY(engine_, io::make_read_engine(parts_.plan.sources,
                                            {.kind = policy.io,

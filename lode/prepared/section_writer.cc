@@ -116,12 +116,23 @@ Status SectionWriter::commit() {
 
 Status SectionWriter::finish() { return commit(); }
 
-loader::StreamStart stream_start(const Index& index, std::uint64_t num_chunks) {
-  if (num_chunks == index.num_chunks()) return {.stage_idx = index.stages.size()};
+loader::StreamStart stream_start(const Index& index, std::uint64_t num_chunks,
+                                 std::size_t num_stages) {
+  if (num_chunks == index.num_chunks()) return {.stage_idx = num_stages};
   const Section& section = index.sections[section_idx_of(index, num_chunks)];
+  if (section.kind == SectionKind::kEngineBank) return {.stage_idx = num_stages};
   return {section.stage_idx,
           section.kind == SectionKind::kDense ? loader::Slab::kDense : loader::Slab::kBank,
           (num_chunks - section.first_chunk) * kChunkBytes};
+}
+
+loader::EngineStart engine_start(const Index& index, std::uint64_t num_chunks) {
+  if (num_chunks == index.num_chunks()) return {.bank_idx = index.engine_banks.size()};
+  const std::size_t section_idx = section_idx_of(index, num_chunks);
+  const Section& section = index.sections[section_idx];
+  if (section.kind != SectionKind::kEngineBank) return {};
+  const std::size_t num_dense = index.sections.size() - index.engine_banks.size();
+  return {section_idx - num_dense, (num_chunks - section.first_chunk) * kChunkBytes};
 }
 
 }  // namespace lode::prepared

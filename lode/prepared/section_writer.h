@@ -5,6 +5,7 @@
 #include <string>
 
 #include "lode/io/system_calls.h"
+#include "lode/loader/engine_stream.h"
 #include "lode/loader/stream.h"
 #include "lode/prepared/format.h"
 #include "lode/prepared/journal.h"
@@ -61,7 +62,10 @@ class SectionWriter final : public loader::ChunkSink {
   std::uint64_t written_bytes_ = 0;
 };
 
-/// Where a stream goes on when so many chunks are done.
-loader::StreamStart stream_start(const Index& index, std::uint64_t num_chunks);
+/// Where a stream of so many stages goes on when so many chunks are done.
+loader::StreamStart stream_start(const Index& index, std::uint64_t num_chunks,
+                                 std::size_t num_stages);
+/// Where the banks of a GPU engine go on then.
+loader::EngineStart engine_start(const Index& index, std::uint64_t num_chunks);
 
 }  // namespace lode::prepared

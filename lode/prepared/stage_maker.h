@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <span>
 
 #include "lode/base/result.h"
 #include "lode/loader/plan.h"
@@ -26,8 +29,9 @@ class StageMaker {
  public:
   virtual ~StageMaker() = default;
 
+  /// `staging` is the plan's ring, for whoever wants some; it lives until `end`.
   /// Errors: kSourceChanged where a data file is not the one that was opened; kIo.
-  virtual Status begin() = 0;
+  virtual Status begin(std::span<std::byte> staging) = 0;
   /// Errors: kOverBudget, kInvalidSource, kSourceChanged, kIo, kInterrupted.
   virtual Status make(std::size_t stage_idx) = 0;
   /// Errors: as `make`.
@@ -38,5 +42,10 @@ class StageMaker {
 
 std::unique_ptr<StageMaker> make_mapper(const StartParts& parts);
 std::unique_ptr<StageMaker> make_reader(const StartParts& parts, bool look_at_sums);
+/// Of a checkpoint for a GPU engine: reads its tensors expert by expert, by their layouts'
+/// functions, into panels. Its staging has restorer_bytes.
+std::unique_ptr<StageMaker> make_restorer(const StartParts& parts);
+/// What one expert's part of each tensor takes.
+std::uint64_t restorer_bytes(const Index& index);
 
 }  // namespace lode::prepared

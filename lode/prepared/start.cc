@@ -15,7 +15,8 @@ namespace {
 
 using memory::Tag;
 
-constexpr std::array<std::string_view, 2> kStartNames = {"map", "read"};
+constexpr std::array<std::string_view, 3> kStartNames = {"map", "read", "restore"};
+constexpr std::size_t kNumChoices = 2;  // restore is no choice
 
 // What is held until the weights are sealed.
 struct Transient {
@@ -43,7 +44,7 @@ Result<Transient> Starter::make_transient() const {
 }
 
 Status Starter::look_at_chunks(Transient& transient) const {
-  if (parts.plan.ring_bytes() == 0) return {};
+  if (parts.plan.ring_bytes() == 0 || policy.verification < Verification::kSampled) return {};
   const ChunkCheck check{.sampled = policy.verification == Verification::kSampled,
                          .keep_in_cache = true,
                          .threads = policy.threads};
@@ -71,7 +72,7 @@ Result<loader::WeightSet> Starter::run(StageMaker& maker) const {
     if (!transient) {
       LODE_TRY(transient, make_transient());
       LODE_TRY_STATUS(look_at_chunks(*transient));
-      LODE_TRY_STATUS(maker.begin());
+      LODE_TRY_STATUS(maker.begin(transient->buffers.mutate()));
     }
     Status made = maker.make(i);
     if (!made) return at(plan.stages[i].name, std::move(made).error());
@@ -84,6 +85,20 @@ Result<loader::WeightSet> Starter::run(StageMaker& maker) const {
   return maker.weights();
 }
 
+std::unique_ptr<StageMaker> maker_of(const StartParts& parts, const StartPolicy& policy) {
+  LODE_CHECK((policy.start == Start::kRestore) == !parts.checkpoint.index.engine_banks.empty(),
+             "what is for a GPU engine is restored, and nothing else");
+  switch (policy.start) {
+    case Start::kMap:
+      return make_mapper(parts);
+    case Start::kRead:
+      return make_reader(parts, policy.verification != Verification::kNone);
+    case Start::kRestore:
+      return make_restorer(parts);
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 std::string_view name(Start start) noexcept { return kStartNames[static_cast<std::size_t>(start)]; }
@@ -91,22 +106,33 @@ std::string_view name(Start start) noexcept { return kStartNames[static_cast<std
 Result<Start> parse_start(std::string_view word) {
   if (word == kStartNames[0]) return Start::kMap;
   if (word == kStartNames[1]) return Start::kRead;
-  return Error{.code = Code::kUsage,
-               .thing = "--start",
-               .wanted = fmt::format("{}", fmt::join(kStartNames, ", ")),
-               .found = std::string(word)};
+  return Error{
+      .code = Code::kUsage,
+      .thing = "--start",
+      .wanted = fmt::format("{}", fmt::join(std::span(kStartNames).first(kNumChoices), ", ")),
+      .found = std::string(word)};
+}
+
+Start possible_start(const Checkpoint& checkpoint, Start wanted) noexcept {
+  return checkpoint.index.engine_banks.empty() ? wanted : Start::kRestore;
 }
 
 loader::LoadPlan load_plan(const Checkpoint& checkpoint, const StartPolicy& policy) {
   loader::LoadPlan plan;
   plan.stages = checkpoint.index.stages;
   plan.sources = checkpoint.files;
-  const bool map = policy.start == Start::kMap;
-  const bool check = map && policy.verification >= Verification::kSampled;
-  plan.policy.readers = map ? 0 : policy.threads;
-  plan.policy.workers = check ? policy.threads : 0;
-  plan.policy.num_slots = check ? policy.threads : 0;
+  const bool check = policy.start != Start::kRead && policy.verification >= Verification::kSampled;
+  const bool works = check || policy.start == Start::kRestore;
+  plan.policy.readers = policy.start == Start::kMap ? 0 : policy.threads;
+  plan.policy.workers = works ? policy.threads : 0;
+  plan.policy.num_slots = works ? policy.threads : 0;
   plan.policy.slot_bytes = kCheckBufferBytes;
+  if (policy.start == Start::kRestore) {
+    const std::uint64_t share =
+        ceil_div(restorer_bytes(checkpoint.index), std::uint64_t{policy.threads});
+    plan.policy.slot_bytes =
+        align_up(std::max(kCheckBufferBytes, share), std::uint64_t{io::kBlockBytes});
+  }
   return plan;
 }
 
@@ -115,10 +141,7 @@ Result<loader::WeightSet> start(const Checkpoint& checkpoint, const loader::Load
                                 loader::Progress* progress) {
   loader::Progress unread;
   const StartParts parts{checkpoint, plan, ledger, progress != nullptr ? *progress : unread};
-  const std::unique_ptr<StageMaker> maker =
-      policy.start == Start::kMap ? make_mapper(parts)
-                                  : make_reader(parts, policy.verification != Verification::kNone);
-  return Starter{parts, policy}.run(*maker);
+  return Starter{parts, policy}.run(*maker_of(parts, policy));
 }
 
 }  // namespace lode::prepared

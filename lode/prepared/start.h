@@ -16,9 +16,12 @@ namespace lode::prepared {
 
 /// How the sections of a prepared checkpoint become weights.
 enum class Start : std::uint8_t {
-  kMap,   // mapped as they are: nothing is read before it is used
-  kRead,  // read into memory of our own, past the page cache
+  kMap,      // mapped as they are: nothing is read before it is used
+  kRead,     // read into memory of our own, past the page cache
+  kRestore,  // tensors of a GPU engine, read and brought to panels by their layouts' functions
 };
+/// What can be done with this checkpoint instead of what was asked for.
+Start possible_start(const Checkpoint& checkpoint, Start wanted) noexcept;
 std::string_view name(Start start) noexcept;
 /// Errors: kUsage for a word that is none.
 Result<Start> parse_start(std::string_view word);
