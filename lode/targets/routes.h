@@ -11,5 +11,7 @@ namespace lode::targets {
 
 std::span<const Route> deepgemm_routes() noexcept;
 std::span<const Route> marlin_routes() noexcept;
+std::span<const Route> cutlass_routes() noexcept;
+std::span<const Route> trtllm_routes() noexcept;
 
 }  // namespace lode::targets

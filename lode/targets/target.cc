@@ -20,7 +20,7 @@ constexpr std::array<TargetInfo, 7> kTargets{{
 
 std::vector<Route> all_routes() {
   std::vector<Route> routes;
-  for (const auto group : {marlin_routes(), deepgemm_routes()}) {
+  for (const auto group : {marlin_routes(), cutlass_routes(), trtllm_routes(), deepgemm_routes()}) {
     routes.insert(routes.end(), group.begin(), group.end());
   }
   return routes;
