@@ -136,20 +136,24 @@ void DeepgemmFp8::make_weights(const Part& part, std::uint64_t first_strip,
   }
 }
 
+std::array<std::byte, kWord> word_of(const formats::Fp8Strip& strip, std::uint64_t word_row) {
+  std::array<std::byte, kWord> word{};
+  for (std::uint64_t i = 0; i < kWord; ++i) {
+    const std::uint64_t column = word_row * kWord + i;
+    if (column >= strip.columns()) break;
+    word[i] = std::byte{formats::exponent_byte(ue8m0_scale(strip, column))};
+  }
+  return word;
+}
+
 void DeepgemmFp8::make_scales(const Part& part, std::uint64_t first_word_row,
                               std::span<std::byte> out) const noexcept {
   for (std::uint64_t unit = 0; unit < out.size() / part.words.word_row_bytes(); ++unit) {
-    const auto words = out.subspan(unit * part.words.word_row_bytes(), part.words.word_row_bytes());
+    std::byte* words = out.data() + unit * part.words.word_row_bytes();
     for (std::uint64_t strip_idx = 0; strip_idx < part.words.rows / kBlock; ++strip_idx) {
-      const formats::Fp8Strip strip = strip_of(part, strip_idx);
-      std::array<std::byte, kWord> word{};
-      for (std::uint64_t i = 0; i < kWord; ++i) {
-        const std::uint64_t column = (first_word_row + unit) * kWord + i;
-        if (column >= part.words.columns) break;
-        word[i] = std::byte{formats::exponent_byte(ue8m0_scale(strip, column))};
-      }
-      for (std::uint64_t row = 0; row < kBlock; ++row) {
-        std::memcpy(words.data() + (strip_idx * kBlock + row) * kWord, word.data(), kWord);
+      const auto word = word_of(strip_of(part, strip_idx), first_word_row + unit);
+      for (std::uint64_t row = 0; row < kBlock; ++row, words += kWord) {
+        std::memcpy(words, word.data(), kWord);
       }
     }
   }

@@ -1,0 +1,267 @@
+#include <algorithm>
+#include <array>
+
+#include "lode/base/bytes.h"
+#include "lode/base/fmt.h"
+#include "lode/formats/online_quantise.h"
+#include "lode/targets/function_lists.h"
+#include "lode/targets/function_rows.h"
+
+namespace lode::targets {
+namespace {
+
+using formats::Format;
+using formats::OnlineRows;
+using formats::OnlineScheme;
+using Tensors = std::vector<NamedTensor>;
+
+/// One tensor of matrices, each quantised by itself.
+struct Job {
+  OnlineScheme scheme;
+  const NamedTensor& source;
+  std::uint64_t halves = 1;  // one below the other in a matrix, with padding of their own
+  std::uint64_t rows_known = kAnyExtent;  // of each half; what is beyond is taken for zeros
+  std::uint64_t k_known = kAnyExtent;
+};
+
+struct Made {
+  std::vector<std::byte> codes;
+  std::vector<std::byte> scales;
+  std::vector<float> matrix_scales;
+};
+
+Status check_job(const Job& job) {
+  const NamedTensor& source = job.source;
+  const bool known = source.dtype == Format::kBf16 || source.dtype == Format::kF16;
+  if (!known || source.shape.size() < 2) {
+    return Error{.code = Code::kInvalidSource,
+                 .thing = fmt::format("tensor {}", source.name),
+                 .wanted = "BF16 or F16 [..., rows, k]",
+                 .found = describe(source)};
+  }
+  const Matrices all = matrices_of(source);
+  const std::uint64_t multiple = formats::info(job.scheme).k_multiple;
+  if (all.columns % multiple == 0 && all.rows % job.halves == 0) return {};
+  return Error{.code = Code::kUnsupported,
+               .thing = fmt::format("tensor {} to {}", source.name, formats::info(job.scheme).name),
+               .wanted = fmt::format("rows of a multiple of {} numbers", multiple),
+               .found = describe(source)};
+}
+
+/// The rows of half `half` of matrix `idx`, without its padding.
+OnlineRows rows_of(const Job& job, std::uint64_t idx, std::uint64_t half) {
+  const Matrices all = matrices_of(job.source);
+  const std::uint64_t half_rows = all.rows / job.halves;
+  const std::uint64_t first = (idx * all.rows + half * half_rows) * all.columns * 2;
+  return {.first = job.source.bytes.data() + first,
+          .step_bytes = all.columns * 2,
+          .rows = std::min(half_rows, job.rows_known),
+          .k = std::min(all.columns, job.k_known),
+          .format = job.source.dtype};
+}
+
+/// Rows [first, first + count) of these; none if they end before.
+OnlineRows part_of(const OnlineRows& rows, std::uint64_t first, std::uint64_t count) {
+  OnlineRows part = rows;
+  part.rows = rows.rows > first ? std::min(count, rows.rows - first) : 0;
+  if (part.rows > 0) part.first += first * rows.step_bytes;
+  return part;
+}
+
+/// Half `half` of matrix `idx`, whole or in strips.
+bool quantise_half(const Job& job, Way way, const OnlineRows& rows, float amax,
+                   const formats::OnlineOutput& out) {
+  const formats::Encoding& encoding = formats::info(job.scheme).encoding;
+  const std::uint64_t block_rows = encoding.block_rows == 128 ? 128 : 3;
+  const std::uint64_t strip =
+      way == Way::kStreamed ? block_rows : std::max<std::uint64_t>(out.rows, 1);
+  bool finite = true;
+  for (std::uint64_t first = 0; first < out.rows; first += strip) {
+    const std::uint64_t rows_now = std::min(strip, out.rows - first);
+    const std::uint64_t row_bytes = formats::row_bytes(encoding, out.k);
+    const std::uint64_t scale_row = encoding.block_rows == 128 ? first / 128 : first;
+    const bool has_scales = !out.scales.empty();
+    const std::uint64_t per_row = has_scales ? formats::scales_bytes(encoding, 1, out.k) : 0;
+    const std::uint64_t scale_bytes =
+        has_scales ? formats::scales_bytes(encoding, rows_now, out.k) : 0;
+    const formats::OnlineOutput part{
+        rows_now, out.k, out.codes.subspan(first * row_bytes, rows_now * row_bytes),
+        out.scales.subspan(has_scales ? scale_row * per_row : 0, scale_bytes)};
+    finite = quantise_online(job.scheme, part_of(rows, first, rows_now), amax, part) && finite;
+  }
+  return finite;
+}
+
+Result<Made> quantised(const Request& request, const Job& job) {
+  LODE_TRY_STATUS(check_job(job));
+  const Matrices all = matrices_of(job.source);
+  const formats::Encoding& encoding = formats::info(job.scheme).encoding;
+  const std::uint64_t half_rows = all.rows / job.halves;
+  const bool has_scales = job.scheme != OnlineScheme::kTensorFp8;
+  const std::uint64_t code_bytes = half_rows * formats::row_bytes(encoding, all.columns);
+  const std::uint64_t scale_bytes =
+      has_scales ? formats::scales_bytes(encoding, half_rows, all.columns) : 0;
+  Made made;
+  made.codes.resize(all.count * job.halves * code_bytes);
+  made.scales.resize(all.count * job.halves * scale_bytes);
+  for (std::uint64_t i = 0; i < all.count * job.halves; ++i) {
+    const std::uint64_t idx = i / job.halves;
+    float amax = 0.0F;
+    for (std::uint64_t half = 0; half < job.halves; ++half) {
+      amax = std::max(amax, formats::largest_magnitude(rows_of(job, idx, half)));
+    }
+    if (i % job.halves == 0) {
+      made.matrix_scales.push_back(formats::online_matrix_scale(job.scheme, amax));
+    }
+    const formats::OnlineOutput out{half_rows, all.columns,
+                                    std::span(made.codes).subspan(i * code_bytes, code_bytes),
+                                    std::span(made.scales).subspan(i * scale_bytes, scale_bytes)};
+    if (quantise_half(job, request.way, rows_of(job, idx, i % job.halves), amax, out)) continue;
+    return Error{.code = Code::kInvalidSource,
+                 .thing = fmt::format("tensor {}", job.source.name),
+                 .wanted = "finite numbers",
+                 .found = fmt::format("an infinity or NaN in matrix {}", idx)};
+  }
+  return made;
+}
+
+std::vector<std::uint64_t> with_last(std::vector<std::uint64_t> shape, std::uint64_t extent) {
+  shape.back() = extent;
+  return shape;
+}
+
+/// w13 and w2 of experts; the extents of a scale are `scale_shape(of the weight)`.
+template <class ScaleShape>
+Result<Tensors> experts(const Request& request, OnlineScheme scheme, Format codes,
+                        ScaleShape scale_shape) {
+  Tensors out;
+  for (const std::string_view name : {"w13", "w2"}) {
+    LODE_TRY(const NamedTensor* const source,
+             want(request.inputs, name, {Format::kBf16, Format::kF16},
+                  {kAnyExtent, kAnyExtent, kAnyExtent}));
+    LODE_TRY(Made made, quantised(request, Job{scheme, *source}));
+    out.push_back({std::string(name), codes, source->shape, std::move(made.codes)});
+    const std::string scale_name = fmt::format("{}_scale", name);
+    if (made.scales.empty()) {
+      out.push_back(tensor_of(scale_name, scale_shape(source->shape), made.matrix_scales));
+    } else {
+      out.push_back({scale_name, Format::kF32, scale_shape(source->shape), std::move(made.scales)});
+    }
+  }
+  return out;
+}
+
+using Extents = std::vector<std::uint64_t>;
+
+Result<Tensors> fp8_tensor(const Request& request) {
+  return experts(request, OnlineScheme::kTensorFp8, Format::kE4m3,
+                 [](const Extents& shape) { return Extents{shape[0]}; });
+}
+
+Result<Tensors> fp8_channel(const Request& request) {
+  return experts(request, OnlineScheme::kRowFp8, Format::kE4m3, [](const Extents& shape) {
+    return Extents{shape[0], shape[1], 1};
+  });
+}
+
+Result<Tensors> int8(const Request& request) {
+  return experts(request, OnlineScheme::kRowInt8, Format::kI8, [](const Extents& shape) {
+    return Extents{shape[0], shape[1]};
+  });
+}
+
+Status check_block(const Request& request) {
+  LODE_TRY(const auto block, Params(request.params).counts("block"));
+  if (block.empty() || (block.size() == 2 && block[0] == 128 && block[1] == 128)) return {};
+  return Error{.code = Code::kUnsupported,
+               .thing = "param block",
+               .wanted = "[128, 128]: engines quantise to no other",
+               .found = json::dump(*request.params.find("block"))};
+}
+
+Result<Tensors> fp8_block(const Request& request) {
+  LODE_TRY_STATUS(check_block(request));
+  const Params params(request.params);
+  LODE_TRY(const NamedTensor* const w2, want(request.inputs, "w2", {Format::kBf16, Format::kF16},
+                                             {kAnyExtent, kAnyExtent, kAnyExtent}));
+  const std::uint64_t hidden = w2->shape[1];
+  const std::uint64_t intermediate = w2->shape[2];
+  LODE_TRY(const NamedTensor* const w13, want(request.inputs, "w13", {Format::kBf16, Format::kF16},
+                                              {w2->shape[0], kAnyExtent, hidden}));
+  LODE_TRY(const std::uint64_t hidden_known, params.count("hidden_unpadded", hidden));
+  LODE_TRY(const std::uint64_t known, params.count("intermediate_unpadded", intermediate));
+  const std::uint64_t halves = w13->shape[1] == 2 * intermediate ? 2 : 1;
+  Tensors out;
+  for (const Job& job : {Job{OnlineScheme::kBlockFp8, *w13, halves, known, hidden_known},
+                         Job{OnlineScheme::kBlockFp8, *w2, 1, hidden_known, known}}) {
+    LODE_TRY(Made made, quantised(request, job));
+    const Extents& shape = job.source.shape;
+    const std::uint64_t half_rows = shape[1] / job.halves;
+    Extents scale_shape{shape[0], job.halves * ceil_div<std::uint64_t>(half_rows, 128),
+                        ceil_div<std::uint64_t>(shape[2], 128)};
+    out.push_back({job.source.name, Format::kE4m3, shape, std::move(made.codes)});
+    out.push_back(
+        {job.source.name + "_scale", Format::kF32, std::move(scale_shape), std::move(made.scales)});
+  }
+  return out;
+}
+
+/// One tensor with scales of one byte a block along k.
+struct MxNames {
+  std::string_view source, codes;
+};
+Result<Tensors> mx(const Request& request, OnlineScheme scheme, const MxNames& names,
+                   Format codes_dtype, Format scale_dtype) {
+  LODE_TRY(const NamedTensor* const source, want(request.inputs, names.source));
+  LODE_TRY(Made made, quantised(request, Job{scheme, *source}));
+  const formats::Encoding& encoding = formats::info(scheme).encoding;
+  const std::uint64_t k = source->shape.back();
+  Tensors out;
+  out.push_back({std::string(names.codes), codes_dtype,
+                 with_last(source->shape, formats::row_bytes(encoding, k)), std::move(made.codes)});
+  out.push_back({"scale", scale_dtype, with_last(source->shape, k / encoding.block_k),
+                 std::move(made.scales)});
+  if (scheme == OnlineScheme::kNv4) {
+    out.push_back(tensor_of("scale_2", {made.matrix_scales.size()}, made.matrix_scales));
+  }
+  return out;
+}
+
+Result<Tensors> mxfp4(const Request& request) {
+  return mx(request, OnlineScheme::kMx4, {"w", "w"}, Format::kU8, Format::kU8);
+}
+Result<Tensors> mxfp8(const Request& request) {
+  return mx(request, OnlineScheme::kMx8, {"x", "q"}, Format::kE4m3, Format::kU8);
+}
+Result<Tensors> nvfp4(const Request& request) {
+  return mx(request, OnlineScheme::kNv4, {"w", "w"}, Format::kU8, Format::kE4m3);
+}
+
+constexpr std::string_view kExperts = "w13 [E, rows, K], w2 [E, K, N] BF16 or F16";
+
+constexpr std::array<Function, 7> kFunctions{{
+    {"online-fp8-tensor", "online.fp8.Fp8PerTensorOnlineMoEMethod.process_weights_after_loading",
+     "16-bit experts to FP8, one scale a matrix", kExperts, "", false, fp8_tensor},
+    {"online-fp8-channel", "online.fp8.Fp8PtpcOnlineMoEMethod.process_weights_after_loading",
+     "16-bit experts to FP8, one scale a row", kExperts, "", false, fp8_channel},
+    {"online-fp8-block", "online.fp8.Fp8PerBlockOnlineMoEMethod.process_weights_after_loading",
+     "16-bit experts to FP8, one scale a block of 128 x 128", kExperts,
+     "hidden_unpadded, intermediate_unpadded", false, fp8_block},
+    {"online-int8", "online.int8.Int8OnlineMoEMethod._quantize_weights",
+     "16-bit experts to INT8, one scale a row", kExperts, "", false, int8},
+    {"online-mxfp4",
+     "quantization.utils.mxfp4_utils.mxfp4_quantize (as called by "
+     "online.mxfp4._quantize_mxfp4_moe_weight, one expert at a time)",
+     "16-bit numbers to MXFP4", "w [..., M, K] BF16 or F16", "", false, mxfp4},
+    {"online-mxfp8", "mxfp8_utils._mxfp8_e4m3_quantize_torch", "16-bit numbers to MXFP8",
+     "x [..., M, K] BF16 or F16", "", false, mxfp8},
+    {"online-nvfp4", "online.nvfp4 with true reciprocals",
+     "16-bit numbers to NVFP4, matrix by matrix; a GPU's reciprocals are approximate",
+     "w [..., M, K] BF16 or F16", "", false, nvfp4},
+}};
+
+}  // namespace
+
+std::span<const Function> online_functions() noexcept { return kFunctions; }
+
+}  // namespace lode::targets
