@@ -105,6 +105,8 @@ struct KernelTable {
   ScaleBytesSeen (*scales_to_lines)(const ScaleTile& tile) noexcept = nullptr;
   /// Rows to a column of Marlin tiles; every byte of the tiles is written.
   void (*rows_to_marlin)(const MarlinColumn& column) noexcept = nullptr;
+  /// Rows of block scales to columns, through tables.
+  void (*scales_to_columns)(const ScaleColumns& scales) noexcept = nullptr;
 
   /// n numbers of F32, F16, BF16, E4M3 or E5M2, `step_bytes` apart, as floats. The bits of a NaN
   /// are some NaN's.

@@ -119,6 +119,63 @@ TEST_P(MarlinOfIsa, EqualsTheLawForAnyNumberOfTilesAndRows) {
   }
 }
 
+// Any number of columns and groups; some rows missing, all of them ending where nobody may read.
+TEST_P(MarlinOfIsa, TurnsScalesAsTheLawDoes) {
+  std::mt19937 random(3);
+  std::vector<std::uint8_t> tables(512);
+  for (std::uint8_t& byte : tables) byte = static_cast<std::uint8_t>(random());
+  for (int i = 0; i < 60; ++i) {
+    ScaleColumns scales;
+    scales.num_columns = i % 2 == 0 ? 64 : 1 + random() % 64;
+    scales.num_groups = 1 + random() % 150;
+    scales.row_bytes = i % 3 == 0 ? random() % scales.num_groups : scales.num_groups;
+    scales.out_step_bytes = i % 4 < 2 ? 128 : 64 + random() % 100;
+    GuardedBytes source(64 * scales.row_bytes + 1);
+    for (std::size_t at = 0; at < source.size(); ++at) {
+      source.data()[at] = static_cast<std::byte>(random());
+    }
+    for (std::size_t row = 0; row < scales.num_columns; ++row) {
+      scales.rows[row] = random() % 9 == 0 ? nullptr : source.data() + 1 + row * scales.row_bytes;
+      scales.tables[row] = tables.data() + random() % 2 * 256;
+    }
+    std::vector<std::byte> made[2];
+    for (std::size_t which = 0; which < 2; ++which) {
+      made[which].assign(scales.num_groups * scales.out_step_bytes + 64, std::byte{0xEE});
+      const auto past = reinterpret_cast<std::uintptr_t>(made[which].data()) % 64;
+      scales.out = made[which].data() + (64 - past) % 64 + (i % 5 == 0 ? 1 : 0);
+      const std::byte* const begin = scales.out;
+      available()[which == 0 ? 0 : GetParam()].scales_to_columns(scales);
+      const std::size_t last = (scales.num_groups - 1) * scales.out_step_bytes;
+      made[which].assign(begin, begin + last + scales.num_columns);
+    }
+    ASSERT_EQ(made[0], made[1]) << scales.num_columns << " columns, " << scales.num_groups
+                                << " groups of " << scales.row_bytes;
+  }
+}
+
+TEST(MarlinLaw, TurnsScalesThroughTheirTables) {
+  const std::byte rows[] = {std::byte{3}, std::byte{1}, std::byte{2}, std::byte{0}};
+  std::vector<std::uint8_t> plus_ten(256), twice(256);
+  for (std::uint32_t code = 0; code < 256; ++code) {
+    plus_ten[code] = static_cast<std::uint8_t>(code + 10);
+    twice[code] = static_cast<std::uint8_t>(2 * code);
+  }
+  ScaleColumns scales;
+  scales.num_columns = 3;
+  scales.num_groups = 3;
+  scales.row_bytes = 2;
+  scales.out_step_bytes = 3;
+  scales.rows[0] = rows;
+  scales.rows[1] = rows + 2;
+  for (std::size_t row = 0; row < 3; ++row) scales.tables[row] = plus_ten.data();
+  scales.tables[1] = twice.data();
+  std::byte out[9];
+  scales.out = out;
+  available().front().scales_to_columns(scales);
+  const int want[] = {13, 4, 10, 11, 0, 10, 10, 0, 10};  // the third group and row are not there
+  for (std::size_t i = 0; i < 9; ++i) EXPECT_EQ(static_cast<int>(out[i]), want[i]) << i;
+}
+
 std::vector<std::size_t> isas() {
   std::vector<std::size_t> all(available().size());
   std::iota(all.begin(), all.end(), std::size_t{0});

@@ -105,4 +105,18 @@ struct MarlinColumn {
   }
 };
 
+/// Block scales of one byte of up to 64 rows, which become as many columns, groups first. Each row
+/// has a table of what its bytes become; a byte that it does not have is 0 before that.
+struct ScaleColumns {
+  static constexpr std::size_t kMost = 64;
+
+  const std::byte* rows[kMost] = {};       // at the first group; null: no bytes
+  const std::uint8_t* tables[kMost] = {};  // [256] each
+  std::size_t row_bytes = 0;               // that each of them has from there on
+  std::size_t num_columns = 0;
+  std::size_t num_groups = 0;
+  std::byte* out = nullptr;        // num_columns bytes of each group
+  std::size_t out_step_bytes = 0;  // from a group to the next
+};
+
 }  // namespace lode::kernels

@@ -12,6 +12,7 @@
 #include "lode/formats/e4m3.h"
 #include "lode/formats/e8m0.h"
 #include "lode/formats/f16.h"
+#include "lode/kernels/kernel_table.h"
 
 namespace lode::layout {
 namespace {
@@ -23,7 +24,7 @@ constexpr std::uint32_t kBiasDifference = 15;  // of S0E5M3's exponents and E4M3
 constexpr std::uint8_t kS0e5m3Special = 0xF8;  // exponent 31: infinite or NaN
 constexpr std::uint8_t kE4m3Nan = 0x7F;
 constexpr std::uint8_t kMostMxfp4 = 249;
-constexpr std::uint64_t kBlock = 64;
+constexpr std::uint64_t kBlock = kernels::ScaleColumns::kMost;
 
 std::uint64_t middle_swapped(std::uint64_t column) noexcept {
   constexpr std::array<std::uint64_t, 4> kOrder{0, 2, 1, 3};
@@ -52,30 +53,6 @@ int nvfp4_exponent(Format activations) noexcept {
 }
 float fp8_unit(Format activations) noexcept {
   return activations == Format::kF16 ? 0x1p8F : 0x1p120F;
-}
-
-// The rows of one block of columns, and the table of each.
-struct Block {
-  std::array<std::span<const std::byte>, kBlock> rows;
-  std::array<const ByteTable*, kBlock> tables;
-};
-
-// Up to 64 groups of a block, groups first.
-void turn_block(const Block& block, std::size_t columns, std::uint64_t first_group,
-                std::uint64_t groups, std::array<std::byte, kBlock * kBlock>& room) noexcept {
-  for (std::size_t column = 0; column < columns; ++column) {
-    const auto row = block.rows[column];
-    const ByteTable& table = *block.tables[column];
-    const std::uint64_t left = row.size() - std::min<std::uint64_t>(first_group, row.size());
-    const std::uint64_t there = std::min(left, groups);
-    for (std::uint64_t group = 0; group < there; ++group) {
-      room[group * kBlock + column] =
-          static_cast<std::byte>(table[static_cast<std::uint8_t>(row[first_group + group])]);
-    }
-    for (std::uint64_t group = there; group < groups; ++group) {
-      room[group * kBlock + column] = static_cast<std::byte>(table[0]);
-    }
-  }
 }
 
 }  // namespace
@@ -151,24 +128,23 @@ float scale_of_fp8_marlin(std::uint16_t bits, Format activations) noexcept {
 
 void marlin_scale_bytes(const MarlinScaleBytes& scales, std::uint64_t first_group,
                         std::span<std::byte> out) noexcept {
-  const std::uint64_t columns = scales.rows.rows();
-  const std::uint64_t groups = out.size() / columns;
-  std::array<std::byte, kBlock * kBlock> room;
-  Block block;
-  for (std::uint64_t begin = 0; begin < columns; begin += kBlock) {
-    const std::uint64_t here = std::min(kBlock, columns - begin);
-    for (std::uint64_t column = 0; column < here; ++column) {
-      const HalfRow row = scales.rows.at(scales.columns.row_at(begin + column));
-      block.rows[column] = scales.source.row(row);
-      block.tables[column] = &scales.tables[row.half];
+  const kernels::KernelTable& isa = kernels::active_or_plainest();
+  const std::uint64_t row_bytes = scales.source.row_bytes;
+  kernels::ScaleColumns block;
+  block.row_bytes = row_bytes - std::min(first_group, row_bytes);
+  block.num_groups = out.size() / scales.rows.rows();
+  block.out_step_bytes = scales.rows.rows();
+  for (std::uint64_t begin = 0; begin < scales.rows.rows(); begin += kBlock) {
+    block.num_columns = std::min(kBlock, scales.rows.rows() - begin);
+    for (std::uint64_t column = 0; column < block.num_columns; ++column) {
+      const HalfRow at = scales.rows.at(scales.columns.row_at(begin + column));
+      const auto row = scales.source.row(at);
+      const bool there = !row.empty() && block.row_bytes > 0;
+      block.rows[column] = there ? row.data() + first_group : nullptr;
+      block.tables[column] = scales.tables[at.half].data();
     }
-    for (std::uint64_t group = 0; group < groups; group += kBlock) {
-      const std::uint64_t some = std::min(kBlock, groups - group);
-      turn_block(block, here, first_group + group, some, room);
-      for (std::uint64_t i = 0; i < some; ++i) {
-        std::memcpy(out.data() + (group + i) * columns + begin, room.data() + i * kBlock, here);
-      }
-    }
+    block.out = out.data() + begin;
+    isa.scales_to_columns(block);
   }
 }
 

@@ -17,6 +17,7 @@ void install(KernelTable& table, bool intel) noexcept {
   install_relayout(table);
   install_scales(table);
   install_marlin(table);
+  install_marlin_scales(table);
   install_numbers(table);
 }
 

@@ -1,5 +1,6 @@
 #include "lode/kernels/avx512/marlin.h"
 
+#include "lode/kernels/avx512/marlin_parts.h"
 #include "lode/kernels/avx512/relayout_parts.h"
 #include "lode/kernels/marlin_chunk.h"
 
@@ -101,18 +102,6 @@ LODE_KERNEL_INLINE void transpose_quads(__m512i (&row)[8]) noexcept {
     row[4 + odd] = _mm512_shuffle_i64x2(four[2 + odd], four[6 + odd], 0x88);
     row[6 + odd] = _mm512_shuffle_i64x2(four[2 + odd], four[6 + odd], 0xDD);
   }
-}
-
-/// Four rows of four 16-byte lanes become four lanes of four rows.
-LODE_KERNEL_INLINE void transpose_lanes(__m512i* row) noexcept {
-  const __m512i low01 = _mm512_shuffle_i64x2(row[0], row[1], 0x44);
-  const __m512i high01 = _mm512_shuffle_i64x2(row[0], row[1], 0xEE);
-  const __m512i low23 = _mm512_shuffle_i64x2(row[2], row[3], 0x44);
-  const __m512i high23 = _mm512_shuffle_i64x2(row[2], row[3], 0xEE);
-  row[0] = _mm512_shuffle_i64x2(low01, low23, 0x88);
-  row[1] = _mm512_shuffle_i64x2(low01, low23, 0xDD);
-  row[2] = _mm512_shuffle_i64x2(high01, high23, 0x88);
-  row[3] = _mm512_shuffle_i64x2(high01, high23, 0xDD);
 }
 
 /// The words of one tile, four by four, from the bytes that they are made of.

@@ -5,5 +5,6 @@
 namespace lode::kernels::avx512 {
 
 void install_marlin(KernelTable& table) noexcept;
+void install_marlin_scales(KernelTable& table) noexcept;
 
 }  // namespace lode::kernels::avx512

@@ -35,6 +35,7 @@ void install(KernelTable& table) noexcept {
   table.units_to_lines = units_to_lines;
   table.scales_to_lines = scales_to_lines;
   table.rows_to_marlin = rows_to_marlin;
+  table.scales_to_columns = scales_to_columns;
   table.widen = widen;
   table.quantise_i8 = quantise_i8;
 }

@@ -38,4 +38,15 @@ void rows_to_marlin(const MarlinColumn& column) noexcept {
   }
 }
 
+void scales_to_columns(const ScaleColumns& scales) noexcept {
+  for (std::size_t column = 0; column < scales.num_columns; ++column) {
+    const std::size_t there = scales.rows[column] == nullptr ? 0 : scales.row_bytes;
+    for (std::size_t group = 0; group < scales.num_groups; ++group) {
+      const std::byte scale = group < there ? scales.rows[column][group] : std::byte{0};
+      scales.out[group * scales.out_step_bytes + column] =
+          static_cast<std::byte>(scales.tables[column][static_cast<std::uint8_t>(scale)]);
+    }
+  }
+}
+
 }  // namespace lode::kernels::scalar

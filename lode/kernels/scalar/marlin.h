@@ -4,7 +4,8 @@
 
 namespace lode::kernels::scalar {
 
-/// The law of the entry of KernelTable that has this name.
+/// The laws of the entries of KernelTable that have these names.
 void rows_to_marlin(const MarlinColumn& column) noexcept;
+void scales_to_columns(const ScaleColumns& scales) noexcept;
 
 }  // namespace lode::kernels::scalar
