@@ -38,51 +38,81 @@ TEST(RowShuffle, IsWhatTheEnginesCodeComputed) {
   }
 }
 
-TEST(RowShuffle, PutsEveryRowWhereTheOrderSaysInPlaceAndOutOfPlace) {
+/// Two experts whose rows are in turn, and the order that they are to have.
+struct Turned {
+  RowOrder from;
+  RowOrder to;
+  std::uint64_t row_bytes = 0;
+  Bytes weight;
+  Bytes bias;
+
+  std::uint64_t expert_bytes() const { return from.rows() * row_bytes; }
+  MatrixRows rows(std::uint64_t expert) const {
+    return rows_of(std::span(weight).subspan(expert * expert_bytes(), expert_bytes()), 2, row_bytes,
+                   GateUpOrder::kGateUpInTurn);
+  }
+  GateUpTensors tensors(memory::Ledger& ledger) const {
+    return {tensor_of(ledger, {2, from.rows(), row_bytes}, weight),
+            {},
+            tensor_of(ledger, {2, from.rows()}, bias, formats::Format::kBf16)};
+  }
+  /// Every row where the function says.
+  Bytes expected() const {
+    Bytes want(weight.size());
+    for (std::uint64_t at = 0; at < 2 * from.rows(); ++at) {
+      const std::uint64_t expert = at / from.rows();
+      const HalfRow row = from.at(at % from.rows());
+      std::memcpy(want.data() + expert * expert_bytes() + ordered_offset(to, row_bytes, row, 0),
+                  rows(expert).row(row).data(), row_bytes);
+    }
+    return want;
+  }
+};
+
+Turned random_turned(GateUpOrder order, RowShuffle shuffle, std::mt19937& random) {
+  const std::uint64_t half_rows = 64 * (1 + random() % 2);
+  Turned one{{2, half_rows, GateUpOrder::kGateUpInTurn, RowShuffle::kNone},
+             {2, half_rows, order, shuffle},
+             random() % 3 == 0 ? 4096 + random() % 300 : 1 + random() % 90,
+             {},
+             {}};
+  one.weight = random_bytes(2 * one.expert_bytes(), random);
+  one.bias = random_bytes(2 * one.from.rows() * 2, random);
+  return one;
+}
+
+class Shuffled : public ::testing::TestWithParam<std::tuple<GateUpOrder, RowShuffle>> {};
+
+TEST_P(Shuffled, RowsLieWhereTheOrderSaysInPlaceAndOutOfPlace) {
   std::mt19937 random(7);
   parallel::ThreadPool pool(3);
   memory::Ledger ledger(64 * kMiB);
-  for (const GateUpOrder to_order : kOrders) {
-    for (const RowShuffle shuffle : kShuffles) {
-      const std::uint64_t half_rows = 64 * (1 + random() % 2);
-      const std::uint64_t row_bytes = random() % 3 == 0 ? 4096 + random() % 300 : 1 + random() % 90;
-      const RowOrder from{2, half_rows, GateUpOrder::kGateUpInTurn, RowShuffle::kNone};
-      const RowOrder to{2, half_rows, to_order, shuffle};
-      const Bytes weight = random_bytes(2 * 2 * half_rows * row_bytes, random);
-      const Bytes bias = random_bytes(2 * 2 * half_rows * 2, random);
-      GateUpTensors tensors{tensor_of(ledger, {2, 2 * half_rows, row_bytes}, weight),
-                            {},
-                            tensor_of(ledger, {2, 2 * half_rows}, bias, formats::Format::kBf16)};
-      const auto plan = plan_row_shuffle(tensors, from, to);
-      ASSERT_TRUE(plan) << to_string(plan.error());
-      tensors = run(*plan, std::move(tensors), shuffle == RowShuffle::kNone ? &pool : nullptr);
-
-      Bytes want(weight.size());
-      Bytes out(weight.size() / 2);
-      for (std::uint64_t expert = 0; expert < 2; ++expert) {
-        const auto raw = std::span(weight).subspan(expert * out.size(), out.size());
-        const MatrixRows rows = rows_of(raw, 2, row_bytes, GateUpOrder::kGateUpInTurn);
-        for (const std::uint32_t half : {0U, 1U}) {
-          for (std::uint64_t row = 0; row < half_rows; ++row) {
-            const HalfRow at{half, row};
-            std::memcpy(want.data() + expert * out.size() + ordered_offset(to, row_bytes, at, 0),
-                        rows.row(at).data(), row_bytes);
-          }
-        }
-        ordered_rows_into({rows, to, row_bytes}, 0, out);
-        EXPECT_TRUE(std::equal(out.begin(), out.end(),
-                               want.begin() + static_cast<std::ptrdiff_t>(expert * out.size())));
-      }
-      EXPECT_EQ(bytes_of(tensors.weight), want) << name(to_order) << ' ' << name(shuffle);
-
-      const auto back = plan_row_shuffle(tensors, to, from);
-      ASSERT_TRUE(back);
-      tensors = run(*back, std::move(tensors), &pool);
-      EXPECT_EQ(bytes_of(tensors.weight), weight);
-      EXPECT_EQ(bytes_of(tensors.bias), bias);
+  for (int round = 0; round < 3; ++round) {
+    const Turned one = random_turned(std::get<0>(GetParam()), std::get<1>(GetParam()), random);
+    const Bytes want = one.expected();
+    Bytes out(want.size());
+    for (const std::uint64_t expert : {0U, 1U}) {
+      ordered_rows_into({one.rows(expert), one.to, one.row_bytes}, 0,
+                        std::span(out).subspan(expert * one.expert_bytes(), one.expert_bytes()));
     }
+    EXPECT_EQ(out, want);
+
+    GateUpTensors tensors = one.tensors(ledger);
+    const auto plan = plan_row_shuffle(tensors, one.from, one.to);
+    ASSERT_TRUE(plan) << to_string(plan.error());
+    tensors = run(*plan, std::move(tensors), round == 1 ? &pool : nullptr);
+    EXPECT_EQ(bytes_of(tensors.weight), want);
+
+    const auto back = plan_row_shuffle(tensors, one.to, one.from);
+    ASSERT_TRUE(back) << to_string(back.error());
+    tensors = run(*back, std::move(tensors), &pool);
+    EXPECT_EQ(bytes_of(tensors.weight), one.weight);
+    EXPECT_EQ(bytes_of(tensors.bias), one.bias);
   }
 }
+INSTANTIATE_TEST_SUITE_P(All, Shuffled,
+                         ::testing::Combine(::testing::ValuesIn(kOrders),
+                                            ::testing::ValuesIn(kShuffles)));
 
 TEST(RowShuffle, PadsEachHalfAndEachRow) {
   const Bytes raw{std::byte{1}, std::byte{2}, std::byte{3}, std::byte{4}};  // gate 1 2, up 3 4

@@ -36,18 +36,21 @@ struct ByteMaps {
 
 bool is_gate_up(const Part& part) noexcept { return part.tensor.needs.gate_up_scales; }
 
+float scale_of(const std::vector<float>& scales, const PartRequest& request) noexcept {
+  return scales.empty() ? 1.0F : scales[request.expert_idx];
+}
 float up_scale(const PartRequest& request) noexcept {
   const LayerScalars& scalars = request.scalars;
-  return (scalars.up_scale.empty() ? scalars.gate_scale : scalars.up_scale)[request.expert_idx];
+  return scale_of(scalars.up_scale.empty() ? scalars.gate_scale : scalars.up_scale, request);
 }
 
 void fold(const Part& part, const PartRequest& request, ByteMaps& maps) noexcept {
   const LayerScalars& scalars = request.scalars;
   if (!is_gate_up(part)) {
-    maps.times(0, scalars.down_scale[request.expert_idx]);
+    maps.times(0, scale_of(scalars.down_scale, request));
     return;
   }
-  maps.times(0, scalars.gate_scale[request.expert_idx]);
+  maps.times(0, scale_of(scalars.gate_scale, request));
   if (request.shape.gated) maps.times(1, up_scale(request));
 }
 
@@ -56,7 +59,7 @@ void find_maps(const Part& part, const PartRequest& request, ByteMaps& maps) noe
   if (!request.shape.gated) return;
   if (part.numbers == PartNumbers::kOneNvfp4Scale) {
     const layout::CommonScale common =
-        layout::common_scale(request.scalars.gate_scale[request.expert_idx], up_scale(request));
+        layout::common_scale(scale_of(request.scalars.gate_scale, request), up_scale(request));
     for (const std::uint32_t half : {0U, 1U}) {
       if (common.ratio(half) != 1.0F) maps.times(half, common.ratio(half));
     }

@@ -28,7 +28,7 @@ Error unknown_backend(const std::string& backend, std::string_view wanted) {
 // NVFP4 (2.4, 2.5).
 
 Result<NamedLayer> nvfp4_layer(const Request& request, bool rows_in_turn = false) {
-  LODE_TRY(const bool gated, Params(request.params).flag("gated", true));
+  LODE_TRY(const bool gated, gated_of(request));
   return read_layer(request.inputs, {formats::kNvfp4, gated, rows_in_turn, true});
 }
 
@@ -158,7 +158,7 @@ void reshape_scales(const LayerForm& form, std::vector<NamedTensor>& outputs) {
 
 Outputs mxfp4_prepare(const Request& request, bool rows_in_turn) {
   const Params params(request.params);
-  LODE_TRY(const bool gated, params.flag("gated", true));
+  LODE_TRY(const bool gated, gated_of(request));
   LODE_TRY(const NamedLayer layer,
            read_layer(request.inputs, {formats::kMxfp4, gated, rows_in_turn, false}));
   LODE_TRY(LayerForm form, mxfp4_form_of(layer.shape, params));
@@ -176,7 +176,7 @@ Outputs mxfp4_standard(const Request& request) { return mxfp4_prepare(request, f
 
 Outputs fp8_tensor(const Request& request) {
   const Params params(request.params);
-  LODE_TRY(const bool gated, params.flag("gated", true));
+  LODE_TRY(const bool gated, gated_of(request));
   LODE_TRY(const bool trtllm, params.flag("trtllm", false));
   LODE_TRY(const NamedLayer layer,
            read_layer(request.inputs, {formats::kFp8Tensor, gated, false, false}));
@@ -193,7 +193,7 @@ Outputs fp8_tensor(const Request& request) {
 
 Outputs fp8_block(const Request& request) {
   const Params params(request.params);
-  LODE_TRY(const bool gated, params.flag("gated", true));
+  LODE_TRY(const bool gated, gated_of(request));
   LODE_TRY(const bool trtllm, params.flag("trtllm", false));
   LODE_TRY(const std::vector<std::uint64_t> block, params.counts("block"));
   formats::Encoding encoding = formats::kFp8Block128;
@@ -215,7 +215,7 @@ Outputs fp8_block(const Request& request) {
 
 Outputs mxfp8_trtllm(const Request& request) {
   const Params params(request.params);
-  LODE_TRY(const bool gated, params.flag("gated", true));
+  LODE_TRY(const bool gated, gated_of(request));
   LODE_TRY(const NamedLayer layer,
            read_layer(request.inputs, {formats::kMxfp8, gated, false, false}));
   LayerForm form = mxfp8_trtllm_form(layer.shape);
@@ -228,7 +228,7 @@ Outputs mxfp8_trtllm(const Request& request) {
 Outputs bf16_of(const Request& request, LayerForm (*make_form)(const ExpertsShape&) noexcept,
                 bool pads_gated, bool flat) {
   const Params params(request.params);
-  LODE_TRY(const bool gated, params.flag("gated", true));
+  LODE_TRY(const bool gated, gated_of(request));
   LODE_TRY(const NamedLayer layer,
            read_layer(request.inputs, {formats::kPlainBf16, gated, false, false}));
   LayerForm form = make_form(layer.shape);

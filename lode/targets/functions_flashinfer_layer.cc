@@ -159,6 +159,17 @@ Status LayerReader::read_input_scales() {
 
 }  // namespace
 
+Result<bool> gated_of(const Request& request) {
+  const NamedTensor* const w13 = find(request.inputs, "w13");
+  const NamedTensor* const w2 = find(request.inputs, "w2");
+  bool gated = true;
+  if (w13 != nullptr && w2 != nullptr && w13->shape.size() == 3 && w2->shape.size() == 3) {
+    const std::uint64_t codes = w13->dtype == Format::kU8 ? 2 : 1;
+    gated = w13->shape[1] != codes * w2->shape[2];
+  }
+  return Params(request.params).flag("gated", gated);
+}
+
 Result<NamedLayer> read_layer(std::span<const NamedTensor> inputs, const LayerWants& wants) {
   return LayerReader(inputs, wants).read();
 }

@@ -28,6 +28,11 @@ struct NamedLayer {
   LayerTensors tensors;
   LayerScalars scalars;
 };
+/// Param gated; where it is not given, whether w13 has twice the rows that w2 has columns.
+///
+/// Errors: kUsage for a param that is no flag.
+Result<bool> gated_of(const Request& request);
+
 /// Errors: kInvalidSource naming a tensor that is missing or misshapen.
 Result<NamedLayer> read_layer(std::span<const NamedTensor> inputs, const LayerWants& wants);
 
