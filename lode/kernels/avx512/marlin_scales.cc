@@ -71,25 +71,32 @@ LODE_KERNEL_INLINE void turn_quarter(const Square& from, std::size_t a, Square& 
   }
 }
 
+/// Groups 4i to 4i + 3 of the square that begins at `group`, as far as there are so many.
+template <Stores kStores>
+LODE_KERNEL_INLINE void put_four(const ScaleColumns& scales, std::size_t group,
+                                 const std::byte (*quarters)[kLineBytes]) noexcept {
+  const __mmask64 columns = first_bytes(scales.num_columns);
+  __m512i made[4];
+  for (std::size_t i = 0; i < 4; ++i) made[i] = _mm512_load_si512(quarters[i]);
+  transpose_lanes(made);
+  for (std::size_t i = 0; i < 4 && group + i < scales.num_groups; ++i) {
+    std::byte* const to = scales.out + (group + i) * scales.out_step_bytes;
+    if constexpr (kStores == Stores::kStreaming) {
+      put<kStores>(to, made[i]);
+    } else {
+      _mm512_mask_storeu_epi8(to, columns, made[i]);
+    }
+  }
+}
+
 template <Stores kStores>
 void make_columns(const ScaleColumns& scales) noexcept {
-  const __mmask64 columns = first_bytes(scales.num_columns);
   Square rows, quarters;
   for (std::size_t group = 0; group < scales.num_groups; group += kSide) {
     load_square(scales, group, rows);
     for (std::size_t a = 0; a < 4; ++a) turn_quarter(rows, a, quarters);
     for (std::size_t four = 0; four < kSide; four += 4) {
-      __m512i made[4];
-      for (std::size_t i = 0; i < 4; ++i) made[i] = _mm512_load_si512(quarters.lines[four + i]);
-      transpose_lanes(made);
-      for (std::size_t i = 0; i < 4 && group + four + i < scales.num_groups; ++i) {
-        std::byte* const to = scales.out + (group + four + i) * scales.out_step_bytes;
-        if constexpr (kStores == Stores::kStreaming) {
-          put<kStores>(to, made[i]);
-        } else {
-          _mm512_mask_storeu_epi8(to, columns, made[i]);
-        }
-      }
+      put_four<kStores>(scales, group + four, quarters.lines + four);
     }
   }
 }
