@@ -131,7 +131,7 @@ bool run(OnlineScheme scheme, const OnlineRows& rows, const OnlineOutput& out, S
       const float amax = one_scale ? 0.0F : block_amax(rows, block);
       finite = finite && std::isfinite(amax);
       const BlockScale chosen = scale(amax);
-      encode(rows, block, out, encoding, chosen.factor, code);
+      if (!out.codes.empty()) encode(rows, block, out, encoding, chosen.factor, code);
       if (one_scale) continue;
       std::memcpy(stored, &chosen.stored, scale_bytes);
       stored += scale_bytes;

@@ -76,7 +76,8 @@ float online_largest_block_scale(float amax) noexcept;
 /// quantised as zeros.
 ///
 /// Shapes: codes [rows, row_bytes(k)], scales [scale_rows, scale_columns] of the scheme's encoding.
-///         kTensorFp8 writes no scales: its scale is online_matrix_scale.
+///         Codes may be empty if nobody asks. kTensorFp8 writes no scales: its scale is
+///         online_matrix_scale.
 struct OnlineOutput {
   std::uint64_t rows = 0;
   std::uint64_t k = 0;

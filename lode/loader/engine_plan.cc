@@ -7,6 +7,7 @@
 #include "lode/base/fmt.h"
 #include "lode/loader/engine_stream.h"
 #include "lode/loader/expert_reader.h"
+#include "lode/targets/refiner.h"
 
 namespace lode::loader {
 namespace {
@@ -46,6 +47,11 @@ Slots slots_of(const std::vector<ExpertSource>& experts, const EngineBankPlan& b
     slots.largest_bytes =
         std::max(slots.largest_bytes, ExpertReader::slot_bytes(expert, tensor.needs));
   }
+  const targets::Refiner* const refiner = bank.preparer->refiner();
+  if (refiner != nullptr && refiner->wants_measure()) {
+    slots.largest_bytes =
+        std::max(slots.largest_bytes, ExpertReader::slot_bytes(expert, kCodeNeeds));
+  }
   return slots;
 }
 
@@ -82,7 +88,7 @@ std::uint64_t EnginePlan::padding_bytes() const noexcept {
 }
 
 std::uint64_t EnginePlan::staging_bytes() const noexcept {
-  return num_slots * slot_bytes + engine_output_bytes(*this);
+  return num_slots * slot_bytes + refined_bytes + engine_output_bytes(*this);
 }
 
 Result<EnginePlan> plan_engine(const Binding& binding, const EngineChoice& choice,
@@ -104,6 +110,9 @@ Result<EnginePlan> plan_engine(const Binding& binding, const EngineChoice& choic
     const Slots slots = slots_of(experts, *bank);
     plan.slot_bytes = std::max(plan.slot_bytes, align_up(slots.largest_bytes, io::kBlockBytes));
     expert_bytes = std::max(expert_bytes, slots.expert_bytes);
+    if (const targets::Refiner* const refiner = bank->preparer->refiner()) {
+      plan.refined_bytes = std::max(plan.refined_bytes, refiner->bytes());
+    }
     for (const targets::EngineTensor& tensor : bank->tensors()) {
       plan.unit_bytes = std::max(plan.unit_bytes, tensor.unit_bytes);
     }

@@ -54,7 +54,8 @@ struct EnginePlan {
   std::vector<EngineBankPlan> banks;  // of the layers that have experts, in their order
   std::uint64_t slot_bytes = 0;       // of the reader
   std::uint32_t num_slots = 1;
-  std::uint64_t unit_bytes = 0;  // the largest unit of any tensor
+  std::uint64_t refined_bytes = 0;  // of one expert that is quantised on the way; 0: none is
+  std::uint64_t unit_bytes = 0;     // the largest unit of any tensor
   std::uint32_t threads = 2;
 
   std::uint64_t bytes() const noexcept;

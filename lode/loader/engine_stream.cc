@@ -16,6 +16,7 @@
 #include "lode/loader/stage_guard.h"
 #include "lode/memory/buffer.h"
 #include "lode/parallel/thread_pool.h"
+#include "lode/targets/refiner.h"
 
 namespace lode::loader {
 namespace {
@@ -77,6 +78,7 @@ Status check_block_scales(const targets::ExpertSource& source, formats::Format f
 struct Transient {
   memory::Buffer slots;
   memory::Buffer output;
+  std::optional<memory::Buffer> refined;  // one expert
   memory::Reservation stacks;
 };
 
@@ -99,6 +101,7 @@ class EngineStream {
   Result<Transient> make_transient();
   Status run_bank(const EngineBankPlan& bank, std::uint64_t start_bytes);
   Status make_tensor(std::size_t tensor_idx);
+  Status refine_and_make(const Part& part, const targets::ExpertSource& source);
   Status make_part(const Part& part, const targets::ExpertSource& source);
   void make_units(const Part& part, std::uint64_t first_unit, const targets::ExpertSource& source,
                   std::span<std::byte> out);
@@ -114,6 +117,7 @@ class EngineStream {
   parallel::ThreadPool pool_;
   std::optional<ExpertReader> reader_;
   std::optional<Outlet> outlet_;
+  std::span<std::byte> refined_;
   // Of the bank that is being made:
   const EngineBankPlan* bank_ = nullptr;
   targets::LayerScalars scalars_;
@@ -129,6 +133,10 @@ Result<Transient> EngineStream::make_transient() {
   LODE_TRY(transient.output,
            memory::make_buffer(parts_.ledger, Tag::kStaging, engine_output_bytes(plan_),
                                "experts as they become"));
+  if (plan_.refined_bytes > 0) {
+    LODE_TRY(transient.refined, memory::make_buffer(parts_.ledger, Tag::kStaging,
+                                                    plan_.refined_bytes, "an expert, quantised"));
+  }
   LODE_TRY(transient.stacks, parts_.ledger.reserve(Tag::kScratch, stack_bytes(plan_),
                                                    "stacks of the preparing threads"));
   return transient;
@@ -155,6 +163,7 @@ Status EngineStream::run() {
       LODE_TRY(transient, make_transient());
       reader_.emplace(parts_.engine, transient->slots.mutate(), plan_.num_slots);
       outlet_.emplace(parts_.sink, transient->output.mutate());
+      if (transient->refined) refined_ = transient->refined->mutate();
       LODE_TRY_STATUS(outlet_->start());
     }
     Status made = run_bank(bank, i == parts_.start.bank_idx ? parts_.start.offset_bytes : 0);
@@ -202,12 +211,20 @@ Status EngineStream::make_tensor(std::size_t tensor_idx) {
     LODE_TRY(const targets::ExpertSource source, reader_->take());
     if (ahead && idx + 1 < num_experts) reader_->begin(expert(idx + 1), tensor.needs);
     Status made = check_block_scales(source, bank_->shape.encoding.scale);
-    if (made) made = make_part({tensor_idx, idx}, source);
+    if (made) made = refine_and_make({tensor_idx, idx}, source);
     if (!made) {
       return at(fmt::format("expert {}", bank_->experts[idx]), std::move(made).error());
     }
   }
   return {};
+}
+
+Status EngineStream::refine_and_make(const Part& part, const targets::ExpertSource& source) {
+  const targets::Refiner* const refiner = bank_->preparer->refiner();
+  if (refiner == nullptr) return make_part(part, source);
+  LODE_TRY(const targets::ExpertSource refined,
+           refiner->refine(part.tensor_idx, source, refined_, &pool_));
+  return make_part(part, refined);
 }
 
 Status EngineStream::make_part(const Part& part, const targets::ExpertSource& source) {
@@ -273,6 +290,7 @@ std::vector<memory::StageUse> expected_engine_stages(const EnginePlan& plan,
   TagBytes held = held_before;
   add_staging(held, plan.num_slots * plan.slot_bytes);
   add_staging(held, engine_output_bytes(plan));
+  if (plan.refined_bytes > 0) add_staging(held, plan.refined_bytes);
   of(held, Tag::kScratch) += stack_bytes(plan);
   std::vector<memory::StageUse> uses;
   for (std::size_t i = start.bank_idx; i < plan.banks.size(); ++i) {

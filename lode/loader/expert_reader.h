@@ -17,6 +17,8 @@ namespace lode::loader {
 
 /// What has block scales of an expert, and nothing else.
 inline constexpr targets::Needs kScaleNeeds{.gate_up_scales = true, .down_scales = true};
+/// The numbers of its matrices alone.
+inline constexpr targets::Needs kCodeNeeds{.gate_up = true, .down = true};
 
 /// What the experts of a layer are to a preparer of a GPU engine's tensors; `num_experts` is
 /// theirs.

@@ -10,6 +10,7 @@
 #include "lode/formats/dequantise.h"
 #include "lode/loader/bind_matrix.h"
 #include "lode/loader/engine_stream.h"
+#include "lode/targets/refiner.h"
 
 namespace lode::loader {
 namespace {
@@ -194,6 +195,22 @@ Status find_largest_block_scales(const std::vector<ExpertSource>& experts,
   return {};
 }
 
+// What follows from the weights themselves, where they are quantised on the way.
+Status measure_experts(const std::vector<ExpertSource>& experts, const EngineBankPlan& bank,
+                       ExpertReader& reader, Scalars& scalars) {
+  const targets::Refiner* const refiner = bank.preparer->refiner();
+  if (refiner == nullptr || !refiner->wants_measure()) return {};
+  for (std::size_t i = 0; i < bank.experts.size(); ++i) {
+    reader.begin(experts[bank.experts[i]], kCodeNeeds);
+    LODE_TRY(const targets::ExpertSource source, reader.take());
+    Status measured = refiner->measure(i, source, scalars);
+    if (!measured) {
+      return at(fmt::format("expert {}", bank.experts[i]), std::move(measured).error());
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Scalars> read_layer_scalars(const std::vector<ExpertSource>& experts,
@@ -207,6 +224,7 @@ Result<Scalars> read_layer_scalars(const std::vector<ExpertSource>& experts,
   if (bank.preparer->wants_largest_block_scales()) {
     LODE_TRY_STATUS(find_largest_block_scales(experts, bank, reader, scalars));
   }
+  LODE_TRY_STATUS(measure_experts(experts, bank, reader, scalars));
   return scalars;
 }
 

@@ -161,8 +161,10 @@ void DeepgemmFp8::make_scales(const Part& part, std::uint64_t first_word_row,
 
 void DeepgemmFp8::restore_codes(Matrix matrix, std::uint64_t row, const PreparedExpert& expert,
                                 std::span<std::byte> out) const noexcept {
-  const auto bytes = expert[matrix == Matrix::kDown ? kW2 : kW13];
-  std::ranges::copy(bytes.subspan(position_of(layout_, matrix, row) * out.size(), out.size()),
+  const bool down = matrix == Matrix::kDown;
+  const std::uint64_t row_bytes = down ? shape_.intermediate : shape_.hidden;
+  const auto bytes = expert[down ? kW2 : kW13];
+  std::ranges::copy(bytes.subspan(position_of(layout_, matrix, row) * row_bytes, out.size()),
                     out.begin());
 }
 
@@ -172,7 +174,7 @@ void DeepgemmFp8::restore_scales(Matrix matrix, std::uint64_t row, const Prepare
   const layout::DeepgemmScales& words = down ? layout_.down_scales : layout_.gate_up_scales;
   const auto bytes = expert[down ? kW2Scale : kW13Scale];
   const std::uint64_t position = position_of(layout_, matrix, row * kBlock);
-  for (std::uint64_t column = 0; column < words.columns; ++column) {
+  for (std::uint64_t column = 0; column < out.size() / sizeof(float); ++column) {
     const std::byte exponent = bytes[words.offset(position, column)];
     const float scale = formats::decode_e8m0(std::to_integer<std::uint8_t>(exponent));
     std::memcpy(out.data() + column * sizeof scale, &scale, sizeof scale);

@@ -11,6 +11,7 @@
 #include "lode/formats/e4m3.h"
 #include "lode/parallel/thread_pool.h"
 #include "lode/targets/function_values.h"
+#include "lode/targets/refiner.h"
 
 namespace lode::targets {
 namespace {
@@ -100,6 +101,7 @@ class LayerMaker {
         random_(run.seed) {}
 
   Status check() const;
+  Status measure();
   void find_largest_scales();
   Result<std::vector<NamedTensor>> make();
 
@@ -108,14 +110,15 @@ class LayerMaker {
     return preparer_.tensors()[tensor_idx];
   }
   std::optional<LayerPart> part_to_replace(const EngineTensor& tensor) const;
-  PartBytes bytes_of_expert(const EngineTensor& tensor, std::uint64_t expert) const;
-  void make_expert(std::size_t tensor_idx, std::uint64_t expert, const PartBytes& bytes,
-                   std::span<std::byte> out);
-  void make_out_of_place(std::size_t tensor_idx, std::span<std::byte> out);
-  std::vector<std::byte> make_in_place(std::size_t tensor_idx, LayerPart part);
-  void make_streamed(std::size_t tensor_idx, std::span<std::byte> out);
-  void make_chunks(std::size_t tensor_idx, std::uint64_t expert, const PartBytes& bytes,
-                   std::span<std::byte> out);
+  PartBytes bytes_of_expert(const Needs& needs, std::uint64_t expert) const;
+  Result<ExpertSource> refined(std::size_t tensor_idx, const PartBytes& bytes);
+  Status make_expert(std::size_t tensor_idx, std::uint64_t expert, const PartBytes& bytes,
+                     std::span<std::byte> out);
+  Status make_out_of_place(std::size_t tensor_idx, std::span<std::byte> out);
+  Result<std::vector<std::byte>> make_in_place(std::size_t tensor_idx, LayerPart part);
+  Status make_streamed(std::size_t tensor_idx, std::span<std::byte> out);
+  Status make_chunks(std::size_t tensor_idx, std::uint64_t expert, const PartBytes& bytes,
+                     std::span<std::byte> out);
 
   const Preparer& preparer_;
   const ExpertsShape& shape_;
@@ -124,6 +127,7 @@ class LayerMaker {
   LayerRun run_;
   parallel::ThreadPool pool_;
   std::mt19937_64 random_;
+  std::vector<std::byte> refined_;  // one expert
 };
 
 Status LayerMaker::check() const {
@@ -138,6 +142,17 @@ Status LayerMaker::check() const {
                    .wanted = fmt::format("{} bytes for {}", wanted, tensor.name),
                    .found = fmt::format("{} bytes", tensors_.parts[part].size())};
     }
+  }
+  return {};
+}
+
+Status LayerMaker::measure() {
+  const Refiner* const refiner = preparer_.refiner();
+  if (refiner == nullptr || !refiner->wants_measure()) return {};
+  const Needs all{true, true, true, true, true, true};
+  for (std::uint64_t expert = 0; expert < shape_.num_experts; ++expert) {
+    const ExpertSource source = source_of(shape_, bytes_of_expert(all, expert));
+    LODE_TRY_STATUS(refiner->measure(expert, source, scalars_));
   }
   return {};
 }
@@ -167,40 +182,50 @@ std::optional<LayerPart> LayerMaker::part_to_replace(const EngineTensor& tensor)
 }
 
 // Only what the tensor needs: a preparer that reads more would fail at once.
-PartBytes LayerMaker::bytes_of_expert(const EngineTensor& tensor, std::uint64_t expert) const {
+PartBytes LayerMaker::bytes_of_expert(const Needs& needs, std::uint64_t expert) const {
   PartBytes bytes;
-  const auto needs = flags(tensor.needs);
+  const auto wanted = flags(needs);
   for (std::size_t part = 0; part < kNumLayerParts; ++part) {
-    if (!needs[part]) continue;
+    if (!wanted[part] || tensors_.parts[part].empty()) continue;
     const std::uint64_t count = part_bytes(shape_, static_cast<LayerPart>(part));
     bytes[part] = std::span(tensors_.parts[part]).subspan(expert * count, count);
   }
   return bytes;
 }
 
-void LayerMaker::make_expert(std::size_t tensor_idx, std::uint64_t expert, const PartBytes& bytes,
-                             std::span<std::byte> out) {
-  const EngineTensor& made = tensor(tensor_idx);
+Result<ExpertSource> LayerMaker::refined(std::size_t tensor_idx, const PartBytes& bytes) {
   const ExpertSource source = source_of(shape_, bytes);
+  const Refiner* const refiner = preparer_.refiner();
+  if (refiner == nullptr) return source;
+  refined_.assign(refiner->bytes(), kNobodyWroteThis);
+  return refiner->refine(tensor_idx, source, refined_, &pool_);
+}
+
+Status LayerMaker::make_expert(std::size_t tensor_idx, std::uint64_t expert, const PartBytes& bytes,
+                               std::span<std::byte> out) {
+  const EngineTensor& made = tensor(tensor_idx);
+  LODE_TRY(const ExpertSource source, refined(tensor_idx, bytes));
   const std::uint64_t share = ceil_div<std::uint64_t>(made.units(), pool_.num_threads());
-  if (share == 0) return;
+  if (share == 0) return {};
   pool_.run(ceil_div(made.units(), share), [&](std::size_t task, std::size_t) {
     const std::uint64_t first = task * share;
     const std::uint64_t count = std::min(share, made.units() - first);
     preparer_.make(tensor_idx, expert, first, source, scalars_,
                    out.subspan(first * made.unit_bytes, count * made.unit_bytes));
   });
+  return {};
 }
 
-void LayerMaker::make_out_of_place(std::size_t tensor_idx, std::span<std::byte> out) {
+Status LayerMaker::make_out_of_place(std::size_t tensor_idx, std::span<std::byte> out) {
   const EngineTensor& made = tensor(tensor_idx);
   for (std::uint64_t expert = 0; expert < shape_.num_experts; ++expert) {
-    make_expert(tensor_idx, expert, bytes_of_expert(made, expert),
-                out.subspan(expert * made.expert_bytes, made.expert_bytes));
+    LODE_TRY_STATUS(make_expert(tensor_idx, expert, bytes_of_expert(made.needs, expert),
+                                out.subspan(expert * made.expert_bytes, made.expert_bytes)));
   }
+  return {};
 }
 
-std::vector<std::byte> LayerMaker::make_in_place(std::size_t tensor_idx, LayerPart part) {
+Result<std::vector<std::byte>> LayerMaker::make_in_place(std::size_t tensor_idx, LayerPart part) {
   const EngineTensor& made = tensor(tensor_idx);
   std::vector<std::byte> bytes = std::move(tensors_[part]);
   std::vector<std::byte> scratch(made.expert_bytes);
@@ -209,40 +234,42 @@ std::vector<std::byte> LayerMaker::make_in_place(std::size_t tensor_idx, LayerPa
   for (std::uint64_t expert = 0; expert < shape_.num_experts; ++expert) {
     const auto place = std::span(bytes).subspan(expert * made.expert_bytes, made.expert_bytes);
     std::ranges::copy(place, scratch.begin());
-    make_expert(tensor_idx, expert, source, place);
+    LODE_TRY_STATUS(make_expert(tensor_idx, expert, source, place));
   }
   return bytes;
 }
 
 // Every chunk has a buffer of its own, as large as it is: no unit may count on its neighbours.
-void LayerMaker::make_chunks(std::size_t tensor_idx, std::uint64_t expert, const PartBytes& bytes,
-                             std::span<std::byte> out) {
+Status LayerMaker::make_chunks(std::size_t tensor_idx, std::uint64_t expert, const PartBytes& bytes,
+                               std::span<std::byte> out) {
   const EngineTensor& made = tensor(tensor_idx);
   std::vector<std::uint64_t> begins;
   std::uniform_int_distribution<std::uint64_t> size(1, kLongestChunk);
   for (std::uint64_t unit = 0; unit < made.units(); unit += size(random_)) begins.push_back(unit);
   begins.push_back(made.units());
-  const ExpertSource source = source_of(shape_, bytes);
+  LODE_TRY(const ExpertSource source, refined(tensor_idx, bytes));
   pool_.run(begins.size() - 1, [&](std::size_t chunk, std::size_t) {
     const std::uint64_t count = begins[chunk + 1] - begins[chunk];
     std::vector<std::byte> buffer(count * made.unit_bytes, kNobodyWroteThis);
     preparer_.make(tensor_idx, expert, begins[chunk], source, scalars_, buffer);
     std::ranges::copy(buffer, out.subspan(begins[chunk] * made.unit_bytes).begin());
   });
+  return {};
 }
 
-void LayerMaker::make_streamed(std::size_t tensor_idx, std::span<std::byte> out) {
+Status LayerMaker::make_streamed(std::size_t tensor_idx, std::span<std::byte> out) {
   const EngineTensor& made = tensor(tensor_idx);
   std::array<std::vector<std::byte>, kNumLayerParts> arrived;
   for (std::uint64_t expert = 0; expert < shape_.num_experts; ++expert) {
-    PartBytes bytes = bytes_of_expert(made, expert);
+    PartBytes bytes = bytes_of_expert(made.needs, expert);
     for (std::size_t part = 0; part < kNumLayerParts; ++part) {
       arrived[part].assign(bytes[part].begin(), bytes[part].end());
       bytes[part] = arrived[part];
     }
-    make_chunks(tensor_idx, expert, bytes,
-                out.subspan(expert * made.expert_bytes, made.expert_bytes));
+    LODE_TRY_STATUS(make_chunks(tensor_idx, expert, bytes,
+                                out.subspan(expert * made.expert_bytes, made.expert_bytes)));
   }
+  return {};
 }
 
 Result<std::vector<NamedTensor>> LayerMaker::make() {
@@ -253,19 +280,17 @@ Result<std::vector<NamedTensor>> LayerMaker::make() {
     const auto replaced =
         run_.way == Way::kInPlace ? part_to_replace(made) : std::optional<LayerPart>();
     if (replaced) {
-      all.push_back({made.name,
-                     made.dtype,
-                     {extents.begin(), extents.end()},
-                     make_in_place(tensor_idx, *replaced)});
+      LODE_TRY(auto bytes, make_in_place(tensor_idx, *replaced));
+      all.push_back({made.name, made.dtype, {extents.begin(), extents.end()}, std::move(bytes)});
       continue;
     }
     LODE_TRY(NamedTensor out, make_tensor(made.name, made.dtype, {extents.begin(), extents.end()}));
     LODE_CHECK(out.bytes.size() == made.bytes(shape_.num_experts),
                "an engine tensor has the bytes of its shape");
     if (run_.way == Way::kStreamed) {
-      make_streamed(tensor_idx, out.bytes);
+      LODE_TRY_STATUS(make_streamed(tensor_idx, out.bytes));
     } else {
-      make_out_of_place(tensor_idx, out.bytes);
+      LODE_TRY_STATUS(make_out_of_place(tensor_idx, out.bytes));
     }
     all.push_back(std::move(out));
   }
@@ -283,6 +308,7 @@ Result<std::vector<NamedTensor>> prepare_layer(const Preparer& preparer, const E
                                                const LayerRun& run) {
   LayerMaker maker(preparer, shape, std::move(tensors), std::move(scalars), run);
   LODE_TRY_STATUS(maker.check());
+  LODE_TRY_STATUS(maker.measure());
   maker.find_largest_scales();
   return maker.make();
 }

@@ -51,6 +51,8 @@ enum class Matrix : std::uint8_t { kGate, kUp, kDown };
 /// The bytes of one expert's part of each tensor of `Preparer::tensors`, in their order.
 using PreparedExpert = std::vector<std::span<const std::byte>>;
 
+class Refiner;
+
 /// Makes the tensors of one layer for one target. Made once a layer; says everything that can fail
 /// when it is made.
 class Preparer {
@@ -60,9 +62,13 @@ class Preparer {
   virtual const std::vector<EngineTensor>& tensors() const noexcept = 0;
   /// Whether LayerScalars must have the largest block scales.
   virtual bool wants_largest_block_scales() const noexcept { return false; }
-  /// Whether the kernels quantise activations by scales that the checkpoint prescribes: LayerScalars
-  /// must have those of every expert.
+  /// Whether the kernels quantise activations by scales that the checkpoint prescribes:
+  /// LayerScalars must have those of every expert.
   virtual bool wants_input_scales() const noexcept { return false; }
+
+  /// What is done to an expert before `make` reads it; null: nothing, it reads the source. Tensors
+  /// need what the refiner does, then.
+  virtual const Refiner* refiner() const noexcept { return nullptr; }
 
   /// Makes units [first_unit, first_unit + out.size() / unit_bytes) of expert `expert_idx` (of this
   /// rank) of tensor `tensor_idx`. Reads only what the tensor needs; writes every byte of `out`,

@@ -3,6 +3,7 @@
 #include <array>
 #include <vector>
 
+#include "lode/targets/online.h"
 #include "lode/targets/routes.h"
 
 namespace lode::targets {
@@ -59,6 +60,7 @@ std::span<const Route> route_table() noexcept {
 
 Result<std::unique_ptr<Preparer>> make_preparer(Target target, const ExpertsShape& shape,
                                                 const Options& options) {
+  if (!options.online.empty()) return make_online_preparer(target, shape, options);
   for (const Route& route : route_table()) {
     if (route.target == target && route.takes(shape.encoding)) return route.make(shape, options);
   }
