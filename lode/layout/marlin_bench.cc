@@ -13,6 +13,7 @@
 
 #include "lode/base/bytes.h"
 #include "lode/kernels/kernel_table.h"
+#include "lode/layout/marlin_repack.h"
 #include "lode/layout/marlin_scales.h"
 #include "lode/layout/marlin_weights.h"
 #include "lode/memory/buffer.h"
@@ -135,6 +136,47 @@ BENCHMARK_CAPTURE(marlin_weights, bits4_narrow, kernels::MarlinShape{4, true})
 BENCHMARK_CAPTURE(marlin_weights, bits8_narrow, kernels::MarlinShape{8, true})
     ->Arg(2)
     ->UseManualTime();
+
+// Where they lie: what is made is repacked again the next time, which takes as long.
+void marlin_in_place(benchmark::State& state, const kernels::MarlinShape& shape) {
+  constexpr std::uint64_t kExperts = 8;
+  memory::Ledger ledger{std::uint64_t{1} << 40};
+  const formats::Format format = shape.bits == 4 ? formats::Format::kE2m1 : formats::Format::kE4m3;
+  MarlinTensors tensors;
+  tensors.weight = *tensor::make_tensor(
+      ledger, memory::Tag::kWeights,
+      {formats::Encoding{.element = format}, tensor::Layout::kRowMajor, {kExperts, kRows, kWidth}},
+      "bench");
+  const MarlinRepack plan = *plan_marlin_repack(tensors, {shape.narrow_activations, {}, {}});
+  const std::span<std::byte> bytes = tensors.weight.mutate().bytes();
+  std::memset(bytes.data(), 1, bytes.size());
+  parallel::ThreadPool pool(static_cast<std::size_t>(state.range(0)));
+  std::vector<std::byte> scratch(plan.scratch_bytes * pool.num_threads());
+  double own = 0.0, copying = 0.0;
+  for (auto _ : state) {
+    const double begin = seconds();
+    tensors = run(plan, std::move(tensors), scratch, &pool);
+    const double middle = seconds();
+    own += middle - begin;
+    state.SetIterationTime(middle - begin);
+    const auto place = places().next(bytes.size());
+    const double again = seconds();
+    deal_out(
+        pool, plan.weights.unit_bytes(), place, [&](std::uint64_t first, std::span<std::byte> out) {
+          std::memcpy(out.data(), bytes.data() + first * plan.weights.unit_bytes(), out.size());
+        });
+    copying += seconds() - again;
+  }
+  const double total = static_cast<double>(bytes.size()) * static_cast<double>(state.iterations());
+  state.counters["GB/s"] = total * 1e-9 / own;
+  state.counters["memcpy_GB/s"] = total * 1e-9 / copying;
+  state.counters["of_memcpy"] = copying / own;
+}
+BENCHMARK_CAPTURE(marlin_in_place, bits4, kernels::MarlinShape{4, false})
+    ->Arg(1)
+    ->Arg(2)
+    ->UseManualTime();
+BENCHMARK_CAPTURE(marlin_in_place, bits8, kernels::MarlinShape{8, false})->Arg(2)->UseManualTime();
 
 void marlin_scales(benchmark::State& state) {
   const std::uint64_t groups = kWidth / 16;
