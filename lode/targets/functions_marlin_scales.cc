@@ -40,8 +40,12 @@ Result<layout::MarlinScaleOrder> order_of(const NamedTensor& tensor, std::uint64
     order.map =
         layout::marlin_scale_map(k / tensor.shape[0], k, narrow || tensor.name.ends_with("_a8"));
   }
-  const std::uint64_t count = tensor.bytes.size() * 8 / formats::info(tensor.dtype).bits;
-  if (count % order.block() == 0) return order;
+  const std::uint64_t bits = formats::info(tensor.dtype).bits;
+  if (bits % 8 != 0) {
+    return refuse(Code::kInvalidSource, fmt::format("tensor {}", tensor.name),
+                  "numbers of whole bytes", describe(tensor));
+  }
+  if (tensor.bytes.size() * 8 / bits % order.block() == 0) return order;
   return refuse(Code::kUnsupported, fmt::format("tensor {}", tensor.name),
                 fmt::format("a multiple of {} numbers", order.block()), describe(tensor));
 }
