@@ -9,10 +9,10 @@
 
 #include "lode/formats/bf16.h"
 #include "lode/formats/dequantise.h"
-#include "lode/formats/e2m1.h"
 #include "lode/formats/e8m0.h"
 #include "lode/formats/f16.h"
 #include "lode/formats/fp8_requantise.h"
+#include "lode/formats/online_pieces.h"
 #include "lode/formats/quantise_parts.h"
 
 namespace lode::formats {
@@ -38,92 +38,101 @@ constexpr bool in_order() {
 }
 static_assert(in_order(), "online_scheme_table() is indexed by the enum");
 
-// Rows pass in pieces of this many numbers; blocks along k are shorter, or whole pieces.
-constexpr std::uint64_t kPiece = 128;
-using Piece = std::array<float, kPiece>;
+using pieces::Codes;
+using pieces::Floats;
+using pieces::kPiece;
+using pieces::Raw;
 
-/// A block of the output; `rows` and `end` may go beyond the source.
+/// Part of a matrix; `rows` and `end` may go beyond the source.
 struct Block {
   std::uint64_t row, rows;
   std::uint64_t begin, end;
 };
 
-/// Numbers [begin, end) of a row, zeros beyond the source.
-std::span<const float> read(const OnlineRows& rows, std::uint64_t row, std::uint64_t begin,
-                            std::uint64_t end, Piece& piece) noexcept {
-  const std::uint64_t count = end - begin;
-  const std::uint64_t known =
-      row < rows.rows ? std::min(std::max(rows.k, begin), end) - begin : std::uint64_t{0};
-  std::array<std::uint16_t, kPiece> raw;
-  if (known > 0) {
-    std::memcpy(raw.data(), rows.first + row * rows.step_bytes + begin * 2, known * 2);
-  }
-  const bool bf16 = rows.format == Format::kBf16;
-  for (std::uint64_t i = 0; i < known; ++i) {
-    piece[i] = bf16 ? decode_bf16(raw[i]) : decode_f16(raw[i]);
-  }
-  std::fill(piece.begin() + static_cast<std::ptrdiff_t>(known),
-            piece.begin() + static_cast<std::ptrdiff_t>(count), 0.0F);
-  return {piece.data(), count};
+/// Numbers [begin, begin + kPiece) of a row, but none from `end` on or that the source has not.
+void load(const OnlineRows& rows, std::uint64_t row, std::uint64_t begin, std::uint64_t end,
+          Raw& raw) noexcept {
+  const std::uint64_t last = row < rows.rows ? std::min(rows.k, end) : 0;
+  const std::uint64_t count = last > begin ? std::min(last - begin, kPiece) : 0;
+  const std::byte* first = count > 0 ? rows.first + row * rows.step_bytes + begin * 2 : nullptr;
+  pieces::load(first, count, raw);
 }
 
-/// The largest magnitude of the part of a block that the source has.
+/// A magnitude's bits as fp32; infinity for NaN too.
+float magnitude_of(Format format, std::uint16_t bits) noexcept {
+  if (bits >= pieces::infinity_bits(format)) return std::numeric_limits<float>::infinity();
+  return format == Format::kBf16 ? pieces::widen_bf16(bits) : pieces::widen_f16(bits);
+}
+
 float block_amax(const OnlineRows& rows, const Block& block) noexcept {
-  Piece piece;
-  float amax = 0.0F;
+  Raw raw;
+  std::uint16_t largest = 0;
   const std::uint64_t last = std::min(rows.rows, block.row + block.rows);
   const std::uint64_t end = std::min(rows.k, block.end);
   for (std::uint64_t row = block.row; row < last; ++row) {
     for (std::uint64_t at = block.begin; at < end; at += kPiece) {
-      amax =
-          std::max(amax, largest_magnitude(read(rows, row, at, std::min(end, at + kPiece), piece)));
+      load(rows, row, at, end, raw);
+      largest = std::max(largest, pieces::largest_bits<kPiece>(raw.data()));
     }
   }
-  return amax;
+  return magnitude_of(rows.format, largest);
 }
 
-template <class Code>
-void write_codes(std::span<const float> values, float factor, Code code, Format element,
-                 std::byte* codes) noexcept {
-  if (element == Format::kE2m1) {
-    for (std::size_t i = 0; i < values.size(); i += 2) {
-      const std::uint8_t low = code(values[i], factor);
-      const std::uint8_t high = code(values[i + 1], factor);
-      codes[i / 2] = static_cast<std::byte>(nibble_pair(low, high));
-    }
-    return;
-  }
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    codes[i] = static_cast<std::byte>(code(values[i], factor));
-  }
-}
+/// One piece of the output: codes [begin, end) of a row.
+struct OutputPiece {
+  std::uint64_t row, begin, end;
+};
 
-template <class Code>
-void encode(const OnlineRows& rows, const Block& block, const OnlineOutput& out,
-            const Encoding& encoding, float factor, Code code) noexcept {
-  Piece piece;
-  const std::uint64_t stride = row_bytes(encoding, out.k);
-  const std::uint64_t per_byte = encoding.element == Format::kE2m1 ? 2 : 1;
+template <class Visit>
+void for_pieces(const Block& block, Visit visit) noexcept {
   for (std::uint64_t row = block.row; row < block.row + block.rows; ++row) {
     for (std::uint64_t at = block.begin; at < block.end; at += kPiece) {
-      const auto values = read(rows, row, at, std::min(block.end, at + kPiece), piece);
-      write_codes(values, factor, code, encoding.element,
-                  out.codes.data() + row * stride + at / per_byte);
+      visit(OutputPiece{row, at, std::min(block.end, at + kPiece)});
     }
   }
 }
 
-/// All blocks of a scheme: `scale(amax)` gives the BlockScale, `code(value, factor)` the codes.
-template <class Scale, class Code>
-bool run(OnlineScheme scheme, const OnlineRows& rows, const OnlineOutput& out, Scale scale,
-         Code code) noexcept {
+/// How the codes of a piece are made.
+struct Encoder {
+  pieces::EncodeFn encode;
+  pieces::Op op;
+};
+struct Int8Encoder {};
+
+void encode_piece(const Encoder& encoder, Format from, const Raw& raw, const Floats& factors,
+                  Codes& codes) noexcept {
+  encoder.encode(encoder.op, from, raw.data(), factors.data(), codes.data());
+}
+
+float rounded_to(Format format, float value) noexcept {
+  return format == Format::kBf16 ? round_to_bf16(value) : decode_f16(encode_f16(value));
+}
+
+/// A row of zeros has the scale 0 and codes of 0.
+void encode_piece(const Int8Encoder&, Format from, const Raw& raw, const Floats& scales,
+                  Codes& codes) noexcept {
+  Floats values;
+  pieces::widen(from, raw.data(), values);
+  for (std::size_t i = 0; i < kPiece; ++i) {
+    const float quotient = rounded_to(from, values[i] / scales[i]);
+    const float whole = std::isnan(quotient) ? 0.0F : std::nearbyint(quotient);
+    codes[i] =
+        static_cast<std::uint8_t>(static_cast<std::int8_t>(std::clamp(whole, -127.0F, 127.0F)));
+  }
+}
+
+/// Blocks of whole rows, of rows, or of pieces: `scale(amax)` gives the BlockScale.
+template <class Scale, class Encode>
+bool run_wide(OnlineScheme scheme, const OnlineRows& rows, const OnlineOutput& out, Scale scale,
+              const Encode& encoder) noexcept {
   const Encoding& encoding = info(scheme).encoding;
   const std::uint64_t block_rows = encoding.block_rows == kWhole ? out.rows : encoding.block_rows;
   const std::uint64_t block_k = encoding.block_k == kWhole ? out.k : encoding.block_k;
-  const std::size_t scale_bytes = info(encoding.scale).bits / 8;
   const bool one_scale = scheme == OnlineScheme::kTensorFp8;
   std::byte* stored = out.scales.data();
   bool finite = true;
+  Raw raw;
+  Floats factors;
   for (std::uint64_t row = 0; row < out.rows; row += block_rows) {
     for (std::uint64_t begin = 0; begin < out.k; begin += block_k) {
       const Block block{row, std::min(block_rows, out.rows - row), begin,
@@ -131,12 +140,49 @@ bool run(OnlineScheme scheme, const OnlineRows& rows, const OnlineOutput& out, S
       const float amax = one_scale ? 0.0F : block_amax(rows, block);
       finite = finite && std::isfinite(amax);
       const BlockScale chosen = scale(amax);
-      if (!out.codes.empty()) encode(rows, block, out, encoding, chosen.factor, code);
-      if (one_scale) continue;
-      std::memcpy(stored, &chosen.stored, scale_bytes);
-      stored += scale_bytes;
+      if (!one_scale) {
+        std::memcpy(stored, &chosen.stored, sizeof chosen.stored);
+        stored += sizeof chosen.stored;
+      }
+      if (out.codes.empty()) continue;
+      factors.fill(chosen.factor);
+      for_pieces(block, [&](const OutputPiece& piece) {
+        load(rows, piece.row, piece.begin, block.end, raw);
+        Codes codes;
+        encode_piece(encoder, rows.format, raw, factors, codes);
+        std::memcpy(out.codes.data() + piece.row * out.k + piece.begin, codes.data(),
+                    piece.end - piece.begin);
+      });
     }
   }
+  return finite;
+}
+
+/// Blocks of kBlock numbers of a row, whose scales are one byte.
+template <std::uint64_t kBlock, class Scale>
+bool run_narrow(const OnlineRows& rows, const OnlineOutput& out, Scale scale,
+                const Encoder& encoder) noexcept {
+  const std::uint64_t per_byte = encoder.op == pieces::Op::kE2m1Product ? 2 : 1;
+  std::byte* stored = out.scales.data();
+  bool finite = true;
+  Raw raw;
+  Floats factors;
+  for_pieces({0, out.rows, 0, out.k}, [&](const OutputPiece& piece) {
+    load(rows, piece.row, piece.begin, out.k, raw);
+    factors.fill(1.0F);
+    for (std::uint64_t at = 0; at < piece.end - piece.begin; at += kBlock) {
+      const float amax = magnitude_of(rows.format, pieces::largest_bits<kBlock>(raw.data() + at));
+      finite = finite && std::isfinite(amax);
+      const BlockScale chosen = scale(amax);
+      *stored++ = static_cast<std::byte>(chosen.stored);
+      std::fill_n(factors.begin() + static_cast<std::ptrdiff_t>(at), kBlock, chosen.factor);
+    }
+    if (out.codes.empty()) return;
+    Codes codes;
+    encode_piece(encoder, rows.format, raw, factors, codes);
+    std::memcpy(out.codes.data() + (piece.row * out.k + piece.begin) / per_byte, codes.data(),
+                (piece.end - piece.begin) / per_byte);
+  });
   return finite;
 }
 
@@ -181,39 +227,11 @@ auto nvfp4_scale(float whole_amax) noexcept {
   };
 }
 
-float rounded_to(Format format, float value) noexcept {
-  return format == Format::kBf16 ? round_to_bf16(value) : decode_f16(encode_f16(value));
-}
-
 auto int8_scale(Format format) noexcept {
   return [format](float amax) {
     const float scale = rounded_to(format, amax / 127.0F);
     return in_f32(scale, scale);
   };
-}
-
-/// A row of zeros has the scale 0 and codes of 0.
-auto int8_code(Format format) noexcept {
-  return [format](float value, float scale) {
-    const float quotient = rounded_to(format, value / scale);
-    if (std::isnan(quotient)) return std::uint8_t{0};
-    const float whole = std::clamp(std::nearbyint(quotient), -127.0F, 127.0F);
-    return static_cast<std::uint8_t>(static_cast<std::int8_t>(whole));
-  };
-}
-
-std::uint8_t e4m3_product(float value, float factor) noexcept {
-  return encode_e4m3(value * factor);
-}
-std::uint8_t e4m3_quotient(float value, float scale) noexcept { return encode_e4m3(value / scale); }
-std::uint8_t e2m1_product(float value, float factor) noexcept {
-  return encode_e2m1(value * factor);
-}
-std::uint8_t static_code(float value, float inverse) noexcept {
-  return quantise_static(value, inverse);
-}
-std::uint8_t dynamic_code(float value, float scale) noexcept {
-  return quantise_dynamic(value, scale);
 }
 
 }  // namespace
@@ -244,25 +262,28 @@ float online_largest_block_scale(float amax) noexcept {
 }
 
 bool quantise_online(OnlineScheme scheme, const OnlineRows& rows, float amax,
-                     const OnlineOutput& out) noexcept {
+                     const OnlineOutput& out, pieces::EncodeFn encode) noexcept {
+  const Encoder e4m3_products{encode, pieces::Op::kE4m3Product};
+  const Encoder e4m3_quotients{encode, pieces::Op::kE4m3Quotient};
+  const Encoder e2m1_products{encode, pieces::Op::kE2m1Product};
   switch (scheme) {
     case OnlineScheme::kTensorFp8: {
       const float inverse = 1.0F / online_matrix_scale(scheme, amax);
       const auto scale = [inverse](float) { return BlockScale{0, inverse}; };
-      return run(scheme, rows, out, scale, static_code) && std::isfinite(amax);
+      return run_wide(scheme, rows, out, scale, e4m3_products) && std::isfinite(amax);
     }
     case OnlineScheme::kRowFp8:
-      return run(scheme, rows, out, channel_scale, dynamic_code);
+      return run_wide(scheme, rows, out, channel_scale, e4m3_quotients);
     case OnlineScheme::kBlockFp8:
-      return run(scheme, rows, out, block_scale, e4m3_product);
+      return run_wide(scheme, rows, out, block_scale, e4m3_products);
     case OnlineScheme::kMx8:
-      return run(scheme, rows, out, mxfp8_scale, e4m3_quotient);
+      return run_narrow<32>(rows, out, mxfp8_scale, e4m3_quotients);
     case OnlineScheme::kMx4:
-      return run(scheme, rows, out, mxfp4_scale, e2m1_product);
+      return run_narrow<32>(rows, out, mxfp4_scale, e2m1_products);
     case OnlineScheme::kNv4:
-      return run(scheme, rows, out, nvfp4_scale(amax), e2m1_product);
+      return run_narrow<16>(rows, out, nvfp4_scale(amax), e2m1_products);
     case OnlineScheme::kRowInt8:
-      return run(scheme, rows, out, int8_scale(rows.format), int8_code(rows.format));
+      return run_wide(scheme, rows, out, int8_scale(rows.format), Int8Encoder{});
   }
   return false;
 }

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "lode/formats/format.h"
+#include "lode/formats/online_pieces.h"
 
 namespace lode::formats {
 
@@ -88,9 +89,12 @@ struct OnlineOutput {
 /// Quantises rows; in strips of 128 rows (kBlockFp8) or any (the others) it gives the same bytes.
 /// False where a number is not finite: then the bytes are those of no engine.
 ///
+/// `encode` makes the codes (INT8 has none of these): the law, or a kernel that gives the same.
+///
 /// Shapes: amax as info(scheme).needs_amax says, else not read.
 /// Memory: none but the stack.
 [[nodiscard]] bool quantise_online(OnlineScheme scheme, const OnlineRows& rows, float amax,
-                                   const OnlineOutput& out) noexcept;
+                                   const OnlineOutput& out,
+                                   pieces::EncodeFn encode = pieces::encode) noexcept;
 
 }  // namespace lode::formats

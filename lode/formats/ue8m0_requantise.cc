@@ -1,7 +1,9 @@
 #include "lode/formats/ue8m0_requantise.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstring>
 
 #include "lode/formats/dequantise.h"
 
@@ -38,9 +40,21 @@ float block_amax(std::uint8_t largest, float scale) noexcept {
 }  // namespace
 
 std::uint8_t largest_code(std::span<const std::byte> codes) noexcept {
-  std::uint8_t largest = 0;
-  for (const std::byte code : codes) {
-    largest = std::max(largest, std::to_integer<std::uint8_t>(code & std::byte{0x7F}));
+  // Lanes of a constant number, so that compilers make vectors of them.
+  constexpr std::size_t kLanes = 32;
+  std::array<std::uint8_t, kLanes> lanes{};
+  std::size_t i = 0;
+  for (; i + kLanes <= codes.size(); i += kLanes) {
+    std::array<std::uint8_t, kLanes> next;
+    std::memcpy(next.data(), codes.data() + i, kLanes);
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      const auto magnitude = static_cast<std::uint8_t>(next[lane] & 0x7FU);
+      lanes[lane] = magnitude > lanes[lane] ? magnitude : lanes[lane];
+    }
+  }
+  std::uint8_t largest = *std::ranges::max_element(lanes);
+  for (; i < codes.size(); ++i) {
+    largest = std::max(largest, std::to_integer<std::uint8_t>(codes[i] & std::byte{0x7F}));
   }
   return largest;
 }

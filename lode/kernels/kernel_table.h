@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "lode/base/result.h"
+#include "lode/formats/online_pieces.h"
 #include "lode/kernels/marlin_tile.h"
 #include "lode/kernels/panel.h"
 #include "lode/kernels/relayout.h"
@@ -118,6 +119,8 @@ struct KernelTable {
   /// Shapes:  codes [128].
   float (*quantise_i8)(const float* x, float factor, std::size_t n,
                        std::int8_t* codes) noexcept = nullptr;
+  /// Codes of 128 numbers as engines quantise them online; every ISA gives the same.
+  formats::pieces::EncodeFn encode_piece = nullptr;
 };
 
 /// The tables that this machine can run, plainest first: scalar, avx2, avx512.

@@ -12,6 +12,7 @@
 #include "lode/base/fmt.h"
 #include "lode/formats/dequantise.h"
 #include "lode/formats/online_quantise.h"
+#include "lode/kernels/kernel_table.h"
 #include "lode/targets/refiner.h"
 
 namespace lode::targets {
@@ -169,6 +170,7 @@ bool OnlinePreparer::quantise(const Half& half, const MatrixRows& source,
   const std::uint64_t strip_scales =
       half_scales == 0 ? 0 : formats::scales_bytes(scheme.encoding, kStripRows, half.k);
   std::atomic<bool> finite = true;
+  const kernels::KernelTable& table = kernels::active_or_plainest();
   run_tasks(pool, half.num_halves * strips, [&](std::size_t task, std::size_t) {
     const std::uint64_t half_idx = task / strips;
     const std::uint64_t strip = task % strips;
@@ -185,7 +187,8 @@ bool OnlinePreparer::quantise(const Half& half, const MatrixRows& source,
                          {.rows = rows,
                           .k = half.k,
                           .codes = part(codes, half_codes, strip_codes),
-                          .scales = part(scales, half_scales, strip_scales)})) {
+                          .scales = part(scales, half_scales, strip_scales)},
+                         table.encode_piece)) {
       finite = false;
     }
   });

@@ -4,6 +4,7 @@
 #include "lode/kernels/avx2/fast_dot.h"
 #include "lode/kernels/avx2/marlin.h"
 #include "lode/kernels/avx2/numbers.h"
+#include "lode/kernels/avx2/online.h"
 #include "lode/kernels/avx2/relayout.h"
 #include "lode/kernels/avx2/vectors.h"
 
@@ -18,6 +19,7 @@ void install(KernelTable& table) noexcept {
   install_marlin(table);
   install_marlin_scales(table);
   install_numbers(table);
+  install_online(table);
 }
 
 }  // namespace lode::kernels::avx2

@@ -4,6 +4,7 @@
 #include "lode/kernels/avx512/fast_dot.h"
 #include "lode/kernels/avx512/marlin.h"
 #include "lode/kernels/avx512/numbers.h"
+#include "lode/kernels/avx512/online.h"
 #include "lode/kernels/avx512/relayout.h"
 #include "lode/kernels/avx512/vectors.h"
 
@@ -19,6 +20,7 @@ void install(KernelTable& table, bool intel) noexcept {
   install_marlin(table);
   install_marlin_scales(table);
   install_numbers(table);
+  install_online(table);
 }
 
 }  // namespace lode::kernels::avx512

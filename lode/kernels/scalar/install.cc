@@ -38,6 +38,7 @@ void install(KernelTable& table) noexcept {
   table.scales_to_columns = scales_to_columns;
   table.widen = widen;
   table.quantise_i8 = quantise_i8;
+  table.encode_piece = formats::pieces::encode;
 }
 
 }  // namespace lode::kernels::scalar
