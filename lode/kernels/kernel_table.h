@@ -8,6 +8,7 @@
 #include "lode/base/result.h"
 #include "lode/formats/online_pieces.h"
 #include "lode/kernels/marlin_tile.h"
+#include "lode/kernels/mixed_rows.h"
 #include "lode/kernels/panel.h"
 #include "lode/kernels/relayout.h"
 
@@ -106,6 +107,8 @@ struct KernelTable {
   ScaleBytesSeen (*scales_to_lines)(const ScaleTile& tile) noexcept = nullptr;
   /// Rows to a column of Marlin tiles; every byte of the tiles is written.
   void (*rows_to_marlin)(const MarlinColumn& column) noexcept = nullptr;
+  /// Two rows of FP4 codes to two rows of the SM90 kernels.
+  void (*mix_rows)(const MixedRows& rows) noexcept = nullptr;
   /// Rows of block scales to columns, through tables.
   void (*scales_to_columns)(const ScaleColumns& scales) noexcept = nullptr;
 

@@ -3,6 +3,7 @@
 #include "lode/kernels/avx2/exact_dot.h"
 #include "lode/kernels/avx2/fast_dot.h"
 #include "lode/kernels/avx2/marlin.h"
+#include "lode/kernels/avx2/mixed_rows.h"
 #include "lode/kernels/avx2/numbers.h"
 #include "lode/kernels/avx2/online.h"
 #include "lode/kernels/avx2/relayout.h"
@@ -18,6 +19,7 @@ void install(KernelTable& table) noexcept {
   install_scales(table);
   install_marlin(table);
   install_marlin_scales(table);
+  install_mixed_rows(table);
   install_numbers(table);
   install_online(table);
 }

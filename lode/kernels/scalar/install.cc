@@ -3,6 +3,7 @@
 #include "lode/kernels/scalar/exact_dot.h"
 #include "lode/kernels/scalar/fast_dot.h"
 #include "lode/kernels/scalar/marlin.h"
+#include "lode/kernels/scalar/mixed_rows.h"
 #include "lode/kernels/scalar/numbers.h"
 #include "lode/kernels/scalar/pack_activation.h"
 #include "lode/kernels/scalar/relayout.h"
@@ -35,6 +36,7 @@ void install(KernelTable& table) noexcept {
   table.units_to_lines = units_to_lines;
   table.scales_to_lines = scales_to_lines;
   table.rows_to_marlin = rows_to_marlin;
+  table.mix_rows = mix_rows;
   table.scales_to_columns = scales_to_columns;
   table.widen = widen;
   table.quantise_i8 = quantise_i8;
