@@ -296,6 +296,7 @@ std::vector<memory::StageUse> expected_engine_stages(const EnginePlan& plan,
   for (std::size_t i = start.bank_idx; i < plan.banks.size(); ++i) {
     uses.push_back({stage_name(plan.banks[i]), held, held, memory::total(held)});
   }
+  if (!uses.empty()) uses.back().held_bytes = held_before;  // nothing stays
   return uses;
 }
 
