@@ -25,8 +25,8 @@ struct Made {
 
 class MarlinPreparer final : public Preparer {
  public:
-  MarlinPreparer(const ExpertsShape& shape, MarlinMatrix gate_up, MarlinMatrix down)
-      : shape_(shape), matrices_{std::move(gate_up), std::move(down)} {
+  MarlinPreparer(const ExpertsShape& shape, const MarlinMatrix& gate_up, const MarlinMatrix& down)
+      : shape_(shape), matrices_{gate_up, down} {
     for (const bool is_down : {false, true}) add({is_down, What::kWeights});
     for (const bool is_down : {false, true}) add({is_down, What::kScales});
     const bool nvfp4 = matrices_[0].rule() == MarlinScaleRule::kNvfp4;
@@ -272,8 +272,7 @@ Result<std::unique_ptr<Preparer>> make_marlin_preparer(const MarlinExperts& expe
                                   experts.padded_intermediate},
                                  shape.encoding, shape.scale_format, kernel);
   if (!down) return at("down (w2)", std::move(down).error());
-  return std::unique_ptr<Preparer>(
-      std::make_unique<MarlinPreparer>(shape, *std::move(gate_up), *std::move(down)));
+  return std::unique_ptr<Preparer>(std::make_unique<MarlinPreparer>(shape, *gate_up, *down));
 }
 
 }  // namespace lode::targets
