@@ -39,7 +39,8 @@ consteval Bytes narrow4_sources(std::uint32_t later) {
 }
 // Which eight bits of its quadword a byte takes, so that the nibble that it needs is its low one
 // (of the first sources) or its high one (of the second).
-consteval Bytes nibble_shifts(bool wide, bool first) {
+// Not consteval: clang 14 cannot take the flag of a template for its constant.
+constexpr Bytes nibble_shifts(bool wide, bool first) {
   Bytes shifts{};
   for (std::uint32_t i = 0; i < 64; ++i) {
     const bool high = wide ? i % 4 >= 2 : i % 2 == 1;  // the nibble of the source
