@@ -73,14 +73,16 @@ Result<targets::ExpertsShape> experts_shape(const std::vector<ExpertSource>& exp
   shape.rows_in_turn = in_turn(first);
   shape.bias = first.down_bias.present;
   shape.encoding = kept_encoding(first.gate);
-  shape.scale_format = first.gate.stored_scale_format;
+  shape.scale_format = shape.encoding.scale;  // the reader turns them into it
+  const Format stored = first.gate.stored_scale_format;
+  shape.scales_are_exponents = stored == Format::kE8m0;
   if (shape.bias) shape.bias_format = first.down_bias.format;
   shape.input_scales = first.gate.has_input_scale;
   for (std::size_t i = 0; i < experts.size(); ++i) {
     const ExpertSource& expert = experts[i];
     for (const MatrixSource* matrix : {&expert.gate, &expert.up, &expert.down}) {
       if (kept_encoding(*matrix) != shape.encoding) return differs(i, "one encoding");
-      if (matrix->stored_scale_format != shape.scale_format) return differs(i, "scales");
+      if (matrix->stored_scale_format != stored) return differs(i, "scales");
       if (!has_own_block_rows(*matrix)) {
         return Error{.code = Code::kUnsupported,
                      .thing = fmt::format("block scales of expert {}", i),

@@ -39,6 +39,7 @@ Result<loader::EngineBankPlan> read_engine_bank(RecordReader& in,
   LODE_TRY(shape.bias, read_flag(in));
   LODE_TRY(shape.input_scales, read_flag(in));
   const auto bytes = in.number<std::uint64_t>();
+  LODE_TRY(shape.scales_are_exponents, read_flag(in));
   in.skip(kEngineBankBytes - (in.at() - begin));
   const bool possible = shape.hidden > 0 && shape.hidden < kMostExtent && shape.intermediate > 0 &&
                         shape.intermediate < kMostExtent && shape.num_experts > 0 &&
@@ -105,6 +106,7 @@ void put_engine_bank(const loader::EngineBankPlan& bank, RecordWriter& out) {
     put_flag(flag, out);
   }
   out.number(bank.bytes);
+  put_flag(shape.scales_are_exponents, out);
   out.fill_to(begin + kEngineBankBytes);
 }
 

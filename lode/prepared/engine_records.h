@@ -18,7 +18,7 @@ namespace lode::prepared {
 //                | u32 number in the model of each prepared expert, where not all are
 //   engine bank  u64 layer | u64 hidden | u64 intermediate | u64 experts | encoding | scale format
 //                [12] | bias format [12] | model format [12] | u8 gated | u8 rows in turn
-//                | u8 bias | u8 input scales | u64 bytes
+//                | u8 bias | u8 input scales | u64 bytes | u8 scales are exponents | zeros
 //
 // Which tensors a bank has, and where, follows from choice and shape: targets/ says it.
 // Source: docs/prepared.md.

@@ -54,7 +54,9 @@ class DeepgemmFp8 final : public Preparer {
  private:
   void add_weight(std::string_view name, std::uint64_t rows, std::uint64_t k, bool gate_up);
   void add_scales(std::string_view name, const layout::DeepgemmScales& words, bool gate_up);
-  bool is_requantised() const noexcept { return shape_.scale_format != formats::Format::kE8m0; }
+  bool is_requantised() const noexcept {
+    return shape_.scale_format != formats::Format::kE8m0 && !shape_.scales_are_exponents;
+  }
 
   formats::Fp8Strip strip_of(const Part& part, std::uint64_t strip_idx) const noexcept;
   void make_weights(const Part& part, std::uint64_t first_strip,
@@ -105,23 +107,22 @@ void DeepgemmFp8::make(std::size_t tensor_idx, std::uint64_t, std::uint64_t firs
       gate_up ? Part{source.gate_up, source.gate_up_scales, layout_.gate_up, layout_.gate_up_scales}
               : Part{source.down, source.down_scales, layout_.down, layout_.down_scales};
   const bool weights = tensor_idx == kW13 || tensor_idx == kW2;
-  if (!is_requantised()) {
-    return weights
-               ? layout::ordered_rows_into({part.codes, part.order, part.codes.row_bytes},
-                                           first_unit * kBlock, out)
-               : layout::deepgemm_scales_into(part.words, part.order, part.scales, first_unit, out);
+  if (weights && !is_requantised()) {
+    return layout::ordered_rows_into({part.codes, part.order, part.codes.row_bytes},
+                                     first_unit * kBlock, out);
   }
   weights ? make_weights(part, first_unit, out) : make_scales(part, first_unit, out);
 }
 
-/// Halves are multiples of a block: no strip has rows of both.
+/// Halves are multiples of a block: no strip has rows of both. Without codes where only scales are
+/// asked for.
 formats::Fp8Strip DeepgemmFp8::strip_of(const Part& part, std::uint64_t strip_idx) const noexcept {
   const layout::HalfRow at = part.order.at(strip_idx * kBlock);
   const layout::RowRun& run = part.codes.halves[at.half];
-  return {.first = run.first + at.row * run.step_bytes,
+  return {.first = part.codes.empty() ? nullptr : run.first + at.row * run.step_bytes,
           .step_bytes = run.step_bytes,
           .rows = kBlock,
-          .k = part.codes.row_bytes,
+          .k = part.words.columns * kBlock,
           .block_k = kBlock,
           .scales = part.scales.row({at.half, at.row / kBlock}),
           .scale_format = shape_.scale_format};
@@ -136,12 +137,18 @@ void DeepgemmFp8::make_weights(const Part& part, std::uint64_t first_strip,
   }
 }
 
-std::array<std::byte, kWord> word_of(const formats::Fp8Strip& strip, std::uint64_t word_row) {
+/// The exponents of four blocks of a strip. Scales that were exponents already are read as they
+/// are, whatever format they have come to lie in.
+std::array<std::byte, kWord> word_of(const formats::Fp8Strip& strip, std::uint64_t word_row,
+                                     bool is_requantised) {
   std::array<std::byte, kWord> word{};
   for (std::uint64_t i = 0; i < kWord; ++i) {
     const std::uint64_t column = word_row * kWord + i;
     if (column >= strip.columns()) break;
-    word[i] = std::byte{formats::exponent_byte(ue8m0_scale(strip, column))};
+    const float scale = is_requantised
+                            ? ue8m0_scale(strip, column)
+                            : formats::number_at(strip.scale_format, strip.scales, column);
+    word[i] = std::byte{formats::exponent_byte(scale)};
   }
   return word;
 }
@@ -151,7 +158,7 @@ void DeepgemmFp8::make_scales(const Part& part, std::uint64_t first_word_row,
   for (std::uint64_t unit = 0; unit < out.size() / part.words.word_row_bytes(); ++unit) {
     std::byte* words = out.data() + unit * part.words.word_row_bytes();
     for (std::uint64_t strip_idx = 0; strip_idx < part.words.rows / kBlock; ++strip_idx) {
-      const auto word = word_of(strip_of(part, strip_idx), first_word_row + unit);
+      const auto word = word_of(strip_of(part, strip_idx), first_word_row + unit, is_requantised());
       for (std::uint64_t row = 0; row < kBlock; ++row, words += kWord) {
         std::memcpy(words, word.data(), kWord);
       }

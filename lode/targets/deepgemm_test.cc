@@ -264,6 +264,36 @@ TEST(DeepgemmFp8, LeavesWeightsWhoseScalesAreExponentsAlready) {
   }
 }
 
+// The loader widens the E8M0 scales of FP8 blocks to F32 while it reads them.
+TEST(DeepgemmFp8, KnowsExponentsThatWereWidened) {
+  std::mt19937 random(16);
+  Layer layer = fp8_layer({2, 256, 128}, true, Format::kE8m0, random);
+  const auto preparer = preparer_of(layer);
+  ASSERT_NE(preparer, nullptr);
+  const auto want = prepared(*preparer, layer, {});
+  ExpertsShape widened = layer.shape;
+  widened.encoding.scale = Format::kF32;
+  widened.scale_format = Format::kF32;
+  widened.scales_are_exponents = true;
+  const auto other = make_preparer(Target::kDeepgemm, widened);
+  ASSERT_TRUE(other.has_value());
+  for (std::size_t tensor_idx = 2; tensor_idx < 4; ++tensor_idx) {
+    const bool down = tensor_idx == 3;
+    const Bytes& exponents =
+        layer.tensors[down ? LayerPart::kDownScales : LayerPart::kGateUpScales];
+    std::vector<float> scales;
+    for (std::size_t i = 0; i < exponents.size() / 2; ++i) {
+      scales.push_back(formats::number_at(Format::kE8m0, exponents, i));
+    }
+    const auto rows = layout::rows_of(std::as_bytes(std::span(scales)), down ? 1 : 2, down ? 4 : 8);
+    ExpertSource source;
+    (down ? source.down_scales : source.gate_up_scales) = rows;
+    Bytes out((*other)->tensors()[tensor_idx].expert_bytes);
+    (*other)->make(tensor_idx, 0, 0, source, {}, out);
+    EXPECT_TRUE(std::ranges::equal(out, std::span(want[tensor_idx].bytes).first(out.size())));
+  }
+}
+
 TEST(Deepgemm, RefusesSizesThatItsKernelsDoNotTake) {
   std::mt19937 random(14);
   const Layer mxfp4 = mxfp4_layer({1, 32, 32}, true, false, random);

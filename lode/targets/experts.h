@@ -19,7 +19,8 @@ struct ExpertsShape {
   bool bias = false;
   bool input_scales = false;                              // prescribed scales of the activations
   formats::Encoding encoding;                             // of all three matrices
-  formats::Format scale_format{};                         // of the block scales as stored
+  formats::Format scale_format{};                         // of the rows of block scales
+  bool scales_are_exponents = false;                      // stored as E8M0, widened since
   formats::Format bias_format = formats::Format::kBf16;   // as stored
   formats::Format model_format = formats::Format::kBf16;  // of the model's activations: BF16 or F16
 

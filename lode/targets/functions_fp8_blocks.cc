@@ -115,7 +115,8 @@ Result<Requantised> requantised(const Request& request, const Fp8Blocks& all) {
   LODE_TRY(out.weight, make_tensor(all.weight.name, Format::kE4m3, all.weight.shape));
   std::vector<float> scales(all.scales.count * all.scales.rows * all.scales.columns);
   const std::uint64_t per_matrix = all.scales.rows * all.scales.columns;
-  for (std::uint64_t idx = 0; idx < all.codes.count; ++idx) {
+  const std::uint64_t count = all.weight.bytes.empty() ? 0 : all.codes.count;
+  for (std::uint64_t idx = 0; idx < count; ++idx) {
     const auto codes =
         std::span(out.weight.bytes).subspan(idx * all.matrix_bytes(), all.matrix_bytes());
     requantise_matrix(all, idx, request.way, codes,
@@ -152,6 +153,7 @@ Result<NamedTensor> packed(const Request& request, const NamedTensor& scale, std
   std::vector<std::uint64_t> shape{words.word_rows(), rows};
   if (scale.shape.size() > 2) shape.insert(shape.begin(), blocks.count);
   LODE_TRY(NamedTensor out, make_tensor(scale.name, Format::kI32, std::move(shape)));
+  if (out.bytes.empty()) return out;  // its other extents may be anything
   const std::vector<std::byte> exponents = exponents_of(scale);
   const std::uint64_t step = request.way == Way::kStreamed ? 1 : words.word_rows();
   std::vector<std::byte> buffer(words.bytes());

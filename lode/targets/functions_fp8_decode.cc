@@ -56,6 +56,7 @@ Result<std::vector<float>> decoded(const Codes& all, std::vector<std::uint64_t>&
                  .found = describe(all.scales)};
   }
   std::vector<float> out(matrices.count * matrices.rows * k);
+  if (all.codes.bytes.empty()) return out;
   for (std::uint64_t idx = 0; idx < matrices.count; ++idx) {
     const formats::EncodedMatrix matrix{
         all.encoding,

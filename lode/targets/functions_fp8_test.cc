@@ -72,6 +72,19 @@ TEST(Fp8Functions, RefuseTensorsOfOtherShapesAndFormats) {
   EXPECT_FALSE(run("deepgemm-scales", {tensor("a", Format::kF32, {4})}).has_value());
 }
 
+TEST(Fp8Functions, MakeNothingOfNothingAndTakeNoTime) {
+  const std::uint64_t huge = std::uint64_t{1} << 40;
+  EXPECT_TRUE(run("deepgemm-scales", {tensor("a", Format::kF32, {0, huge, 4})}).has_value());
+  EXPECT_TRUE(run("ue8m0-requantise", {tensor("weight", Format::kE4m3, {0, huge, 128}),
+                                       tensor("weight_scale", Format::kF32, {0, huge / 128, 1})})
+                  .has_value());
+  EXPECT_TRUE(run("ue8m0-requantise", {tensor("weight", Format::kE4m3, {huge, 0, 128}),
+                                       tensor("weight_scale", Format::kF32, {huge, 0, 1})})
+                  .has_value());
+  EXPECT_FALSE(run("online-mxfp4", {tensor("w", Format::kBf16, {0, huge, 32})}).has_value());
+  EXPECT_FALSE(run("online-mxfp8", {tensor("x", Format::kBf16, {huge, 0})}).has_value());
+}
+
 TEST(Fp8Functions, RefuseParamsThatCannotBeMeant) {
   const Tensors dense{tensor("weight", Format::kE4m3, {4, 2}),
                       tensor("weight_scale", Format::kF32, {2})};

@@ -19,9 +19,6 @@ using Tensors = std::vector<NamedTensor>;
 struct Job {
   OnlineScheme scheme;
   const NamedTensor& source;
-  std::uint64_t halves = 1;  // one below the other in a matrix, with padding of their own
-  std::uint64_t rows_known = kAnyExtent;  // of each half; what is beyond is taken for zeros
-  std::uint64_t k_known = kAnyExtent;
 };
 
 struct Made {
@@ -33,30 +30,27 @@ struct Made {
 Status check_job(const Job& job) {
   const NamedTensor& source = job.source;
   const bool known = source.dtype == Format::kBf16 || source.dtype == Format::kF16;
-  if (!known || source.shape.size() < 2) {
+  if (!known || source.shape.size() < 2 || source.bytes.empty()) {
     return Error{.code = Code::kInvalidSource,
                  .thing = fmt::format("tensor {}", source.name),
-                 .wanted = "BF16 or F16 [..., rows, k]",
+                 .wanted = "BF16 or F16 [..., rows, k], one number at least",
                  .found = describe(source)};
   }
   const Matrices all = matrices_of(source);
   const std::uint64_t multiple = formats::info(job.scheme).k_multiple;
-  if (all.columns % multiple == 0 && all.rows % job.halves == 0) return {};
+  if (all.columns % multiple == 0) return {};
   return Error{.code = Code::kUnsupported,
                .thing = fmt::format("tensor {} to {}", source.name, formats::info(job.scheme).name),
                .wanted = fmt::format("rows of a multiple of {} numbers", multiple),
                .found = describe(source)};
 }
 
-/// The rows of half `half` of matrix `idx`, without its padding.
-OnlineRows rows_of(const Job& job, std::uint64_t idx, std::uint64_t half) {
+OnlineRows rows_of(const Job& job, std::uint64_t idx) {
   const Matrices all = matrices_of(job.source);
-  const std::uint64_t half_rows = all.rows / job.halves;
-  const std::uint64_t first = (idx * all.rows + half * half_rows) * all.columns * 2;
-  return {.first = job.source.bytes.data() + first,
+  return {.first = job.source.bytes.data() + idx * all.rows * all.columns * 2,
           .step_bytes = all.columns * 2,
-          .rows = std::min(half_rows, job.rows_known),
-          .k = std::min(all.columns, job.k_known),
+          .rows = all.rows,
+          .k = all.columns,
           .format = job.source.dtype};
 }
 
@@ -68,9 +62,9 @@ OnlineRows part_of(const OnlineRows& rows, std::uint64_t first, std::uint64_t co
   return part;
 }
 
-/// Half `half` of matrix `idx`, whole or in strips.
-bool quantise_half(const Job& job, Way way, const OnlineRows& rows, float amax,
-                   const formats::OnlineOutput& out) {
+/// One matrix, whole or in strips.
+bool quantise_matrix(const Job& job, Way way, const OnlineRows& rows, float amax,
+                     const formats::OnlineOutput& out) {
   const formats::Encoding& encoding = formats::info(job.scheme).encoding;
   const std::uint64_t block_rows = encoding.block_rows == 128 ? 128 : 3;
   const std::uint64_t strip =
@@ -96,27 +90,21 @@ Result<Made> quantised(const Request& request, const Job& job) {
   LODE_TRY_STATUS(check_job(job));
   const Matrices all = matrices_of(job.source);
   const formats::Encoding& encoding = formats::info(job.scheme).encoding;
-  const std::uint64_t half_rows = all.rows / job.halves;
   const bool has_scales = job.scheme != OnlineScheme::kTensorFp8;
-  const std::uint64_t code_bytes = half_rows * formats::row_bytes(encoding, all.columns);
+  const std::uint64_t code_bytes = all.rows * formats::row_bytes(encoding, all.columns);
   const std::uint64_t scale_bytes =
-      has_scales ? formats::scales_bytes(encoding, half_rows, all.columns) : 0;
+      has_scales ? formats::scales_bytes(encoding, all.rows, all.columns) : 0;
   Made made;
-  made.codes.resize(all.count * job.halves * code_bytes);
-  made.scales.resize(all.count * job.halves * scale_bytes);
-  for (std::uint64_t i = 0; i < all.count * job.halves; ++i) {
-    const std::uint64_t idx = i / job.halves;
-    float amax = 0.0F;
-    for (std::uint64_t half = 0; half < job.halves; ++half) {
-      amax = std::max(amax, formats::largest_magnitude(rows_of(job, idx, half)));
-    }
-    if (i % job.halves == 0) {
-      made.matrix_scales.push_back(formats::online_matrix_scale(job.scheme, amax));
-    }
-    const formats::OnlineOutput out{half_rows, all.columns,
-                                    std::span(made.codes).subspan(i * code_bytes, code_bytes),
-                                    std::span(made.scales).subspan(i * scale_bytes, scale_bytes)};
-    if (quantise_half(job, request.way, rows_of(job, idx, i % job.halves), amax, out)) continue;
+  made.codes.resize(all.count * code_bytes);
+  made.scales.resize(all.count * scale_bytes);
+  for (std::uint64_t idx = 0; idx < all.count; ++idx) {
+    const OnlineRows rows = rows_of(job, idx);
+    const float amax = formats::largest_magnitude(rows);
+    made.matrix_scales.push_back(formats::online_matrix_scale(job.scheme, amax));
+    const formats::OnlineOutput out{all.rows, all.columns,
+                                    std::span(made.codes).subspan(idx * code_bytes, code_bytes),
+                                    std::span(made.scales).subspan(idx * scale_bytes, scale_bytes)};
+    if (quantise_matrix(job, request.way, rows, amax, out)) continue;
     return Error{.code = Code::kInvalidSource,
                  .thing = fmt::format("tensor {}", job.source.name),
                  .wanted = "finite numbers",
@@ -179,6 +167,27 @@ Status check_block(const Request& request) {
                .found = json::dump(*request.params.find("block"))};
 }
 
+/// What of a matrix, or of each of its halves, the checkpoint has; the rest is padding.
+struct Known {
+  std::uint64_t halves = 1;
+  std::uint64_t rows = 0;  // of each half
+  std::uint64_t k = 0;
+};
+
+/// With zeros for the padding, whatever it holds.
+NamedTensor without_padding(const NamedTensor& source, const Known& known) {
+  NamedTensor clean = source;
+  const Matrices all = matrices_of(source);
+  const std::uint64_t half_rows = all.rows / known.halves;
+  for (std::uint64_t row = 0; row < all.count * all.rows; ++row) {
+    const bool is_known = row % all.rows % half_rows < known.rows;
+    const std::uint64_t columns = is_known ? std::min(known.k, all.columns) : 0;
+    const auto bytes = std::span(clean.bytes).subspan(row * all.columns * 2, all.columns * 2);
+    std::ranges::fill(bytes.subspan(columns * 2), std::byte{0});
+  }
+  return clean;
+}
+
 Result<Tensors> fp8_block(const Request& request) {
   LODE_TRY_STATUS(check_block(request));
   const Params params(request.params);
@@ -192,16 +201,15 @@ Result<Tensors> fp8_block(const Request& request) {
   LODE_TRY(const std::uint64_t known, params.count("intermediate_unpadded", intermediate));
   const std::uint64_t halves = w13->shape[1] == 2 * intermediate ? 2 : 1;
   Tensors out;
-  for (const Job& job : {Job{OnlineScheme::kBlockFp8, *w13, halves, known, hidden_known},
-                         Job{OnlineScheme::kBlockFp8, *w2, 1, hidden_known, known}}) {
-    LODE_TRY(Made made, quantised(request, job));
-    const Extents& shape = job.source.shape;
-    const std::uint64_t half_rows = shape[1] / job.halves;
-    Extents scale_shape{shape[0], job.halves * ceil_div<std::uint64_t>(half_rows, 128),
+  for (const NamedTensor& source : {without_padding(*w13, {halves, known, hidden_known}),
+                                    without_padding(*w2, {1, hidden_known, known})}) {
+    LODE_TRY(Made made, quantised(request, Job{OnlineScheme::kBlockFp8, source}));
+    const Extents& shape = source.shape;
+    Extents scale_shape{shape[0], ceil_div<std::uint64_t>(shape[1], 128),
                         ceil_div<std::uint64_t>(shape[2], 128)};
-    out.push_back({job.source.name, Format::kE4m3, shape, std::move(made.codes)});
+    out.push_back({source.name, Format::kE4m3, shape, std::move(made.codes)});
     out.push_back(
-        {job.source.name + "_scale", Format::kF32, std::move(scale_shape), std::move(made.scales)});
+        {source.name + "_scale", Format::kF32, std::move(scale_shape), std::move(made.scales)});
   }
   return out;
 }

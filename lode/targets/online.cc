@@ -303,6 +303,7 @@ Result<std::unique_ptr<Preparer>> make_online_preparer(Target target, const Expe
   ExpertsShape quantised = shape;
   quantised.encoding = row.encoding;
   quantised.scale_format = row.encoding.scale;
+  quantised.scales_are_exponents = row.encoding.scale == formats::Format::kE8m0;
   quantised.hidden = align_up<std::uint64_t>(shape.hidden, row.padded_to);
   quantised.intermediate = align_up<std::uint64_t>(shape.intermediate, row.padded_to);
   quantised.input_scales = *scheme == OnlineScheme::kNv4;
