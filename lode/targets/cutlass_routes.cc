@@ -15,11 +15,11 @@ template <const Encoding&... kEncodings>
 bool takes(const Encoding& encoding) {
   return ((encoding == kEncodings) || ...);
 }
-constexpr auto takes_nvfp4 = takes<formats::kNvfp4, formats::kNvfp4Divisor>;
-constexpr auto takes_mxfp4 = takes<formats::kMxfp4>;
-constexpr auto takes_fp8_tensor = takes<formats::kFp8Tensor>;
-constexpr auto takes_fp8_block = takes<formats::kFp8Block128>;
-constexpr auto takes_16_bit = takes<formats::kPlainBf16, formats::kPlainF16>;
+constexpr auto kTakesNvfp4 = takes<formats::kNvfp4, formats::kNvfp4Divisor>;
+constexpr auto kTakesMxfp4 = takes<formats::kMxfp4>;
+constexpr auto kTakesFp8Tensor = takes<formats::kFp8Tensor>;
+constexpr auto kTakesFp8Block = takes<formats::kFp8Block128>;
+constexpr auto kTakes16Bit = takes<formats::kPlainBf16, formats::kPlainF16>;
 
 /// Blocks of 128 rows must not hold rows of gate and of up.
 Status check_block_rows(const ExpertsShape& shape) {
@@ -109,41 +109,41 @@ Made bf16_trtllm(const ExpertsShape& shape, const Options&) {
 }
 
 constexpr std::array<Route, 12> kCutlass{{
-    {Target::kVllmCutlass, "nvfp4", "gate, then up", "128x4", takes_nvfp4, nvfp4_vllm_cutlass},
-    {Target::kVllmCutlass, "mxfp4", "unchanged", "128x4", takes_mxfp4, mxfp4_vllm_cutlass},
+    {Target::kVllmCutlass, "nvfp4", "gate, then up", "128x4", kTakesNvfp4, nvfp4_vllm_cutlass},
+    {Target::kVllmCutlass, "mxfp4", "unchanged", "128x4", kTakesMxfp4, mxfp4_vllm_cutlass},
     {Target::kVllmCutlass, "fp8-tensor", "gate, then up, under one scale", "one of each expert",
-     takes_fp8_tensor, fp8_tensor_vllm_cutlass},
+     kTakesFp8Tensor, fp8_tensor_vllm_cutlass},
     {Target::kVllmCutlass, "fp8-channel", "gate, then up", "F32, one of each row",
      takes<formats::kFp8Channel>, fp8_channel_vllm_cutlass},
-    {Target::kVllmCutlass, "fp8-block", "gate, then up", "F32, unchanged", takes_fp8_block,
+    {Target::kVllmCutlass, "fp8-block", "gate, then up", "F32, unchanged", kTakesFp8Block,
      fp8_block_vllm_cutlass},
-    {Target::kFlashinferCutlass, "nvfp4", "up, then gate", "128x4", takes_nvfp4,
+    {Target::kFlashinferCutlass, "nvfp4", "up, then gate", "128x4", kTakesNvfp4,
      nvfp4_flashinfer_cutlass},
     {Target::kFlashinferCutlass, "mxfp4", "up, then gate; SM90 tiles, unless FP8 activations",
-     "SM90 tiles; 128x4 for FP8 activations", takes_mxfp4, mxfp4_flashinfer_cutlass},
+     "SM90 tiles; 128x4 for FP8 activations", kTakesMxfp4, mxfp4_flashinfer_cutlass},
     {Target::kFlashinferCutlass, "fp8-tensor", "up, then gate, under one scale",
-     "one of each expert", takes_fp8_tensor, fp8_tensor_flashinfer_cutlass},
+     "one of each expert", kTakesFp8Tensor, fp8_tensor_flashinfer_cutlass},
     {Target::kFlashinferCutlass, "fp8-block", "up, then gate", "likewise, at least 1e-10",
-     takes_fp8_block, fp8_block_flashinfer_cutlass},
-    {Target::kFlashinferCutlass, "bf16", "up, then gate", "none", takes_16_bit,
+     kTakesFp8Block, fp8_block_flashinfer_cutlass},
+    {Target::kFlashinferCutlass, "bf16", "up, then gate", "none", kTakes16Bit,
      bf16_flashinfer_cutlass},
     {Target::kFlashinferB12x, "nvfp4", "up, then gate", "128x4, those of the matrices folded in",
-     takes_nvfp4, nvfp4_b12x},
-    {Target::kFlashinferB12x, "mxfp4", "unchanged", "unchanged", takes_mxfp4, mxfp4_b12x},
+     kTakesNvfp4, nvfp4_b12x},
+    {Target::kFlashinferB12x, "mxfp4", "unchanged", "unchanged", kTakesMxfp4, mxfp4_b12x},
 }};
 
 constexpr std::array<Route, 6> kTrtllm{{
     {Target::kFlashinferTrtllm, "nvfp4", "up and gate in turn, shuffled by 32",
-     "likewise, then 128x4", takes_nvfp4, nvfp4_trtllm},
+     "likewise, then 128x4", kTakesNvfp4, nvfp4_trtllm},
     {Target::kFlashinferTrtllm, "mxfp4", "up and gate in turn, shuffled by 32",
-     "likewise, then 128x4", takes_mxfp4, mxfp4_trtllm},
+     "likewise, then 128x4", kTakesMxfp4, mxfp4_trtllm},
     {Target::kFlashinferTrtllm, "mxfp8", "up and gate in turn, shuffled by 32",
      "likewise, then 128x4", takes<formats::kMxfp8>, mxfp8_trtllm},
     {Target::kFlashinferTrtllm, "fp8-tensor",
-     "up and gate in turn, shuffled by 32, under one scale", "one of each expert", takes_fp8_tensor,
+     "up and gate in turn, shuffled by 32, under one scale", "one of each expert", kTakesFp8Tensor,
      fp8_tensor_trtllm},
     {Target::kFlashinferTrtllm, "fp8-block", "up, then gate, shuffled by 16, BlockMajorK",
-     "up, then gate, at least 1e-10", takes_fp8_block, fp8_block_trtllm},
+     "up, then gate, at least 1e-10", kTakesFp8Block, fp8_block_trtllm},
     {Target::kFlashinferTrtllm, "bf16", "up and gate in turn, shuffled by 32, BlockMajorK", "none",
      takes<formats::kPlainBf16>, bf16_trtllm},
 }};
