@@ -4,6 +4,7 @@
 #include "lode/base/bytes.h"
 #include "lode/base/fmt.h"
 #include "lode/cli/bench_load.h"
+#include "lode/cli/bench_prepare.h"
 #include "lode/cli/loaded_model.h"
 #include "lode/cli/program.h"
 #include "lode/cli/table.h"
@@ -117,7 +118,7 @@ void add_bench(Program& program) {
       "Tokens a second: of a prompt from an empty context (pp) and of a text one by one (tg), with "
       "pseudo-random ids, and what share of the machine's read bandwidth the weights take",
       "  lode bench DIR -p 512 -n 64 -t 2\n  lode bench DIR -p 0 -n 128 -r 10 --json\n"
-      "  lode bench load DIR\n");
+      "  lode bench load DIR\n  lode bench prepare\n");
   const auto model = add_model_options(command);
   add_load_options(command, model);
   const auto options = std::make_shared<BenchOptions>();
@@ -130,8 +131,9 @@ void add_bench(Program& program) {
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
   command->add_flag("--json", options->json, "Print a JSON line for each test");
-  command->get_option("DIR")->required(false);  // below it, `load` has its own
+  command->get_option("DIR")->required(false);  // those below it have their own
   add_bench_load(program, command);
+  add_bench_prepare(program, command);
   command->callback([&program, command, model, options] {
     if (!command->get_subcommands().empty()) return;
     program.chosen = [model, options] { return bench(*model, *options); };

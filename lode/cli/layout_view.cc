@@ -90,7 +90,7 @@ std::string functions_text(std::string_view name) {
         "{}\n    {}\n    inputs    {}\n    params    {}\n    in place  {}\n    upstream  {}\n",
         function.name, function.meaning, function.inputs,
         function.params.empty() ? "none" : function.params,
-        function.has_in_place ? "yes" : "no: bytes out are not bytes in", function.upstream);
+        function.has_in_place ? "a way of its own" : "as out of place", function.upstream);
   }
   return text;
 }

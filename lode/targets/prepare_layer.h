@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "lode/base/result.h"
@@ -53,10 +54,16 @@ struct LayerRun {
 /// the bytes are as many and nobody else needs that source. kStreamed hands the preparer one expert
 /// at a time in a buffer of its own, and takes the units in chunks of odd sizes.
 ///
-/// Errors: kInvalidSource naming a part that is not as large as the shape says.
+/// Errors: kInvalidSource naming a part that is not as large as the shape says; kUnsupported for
+///         sizes that leave a part of a byte; those of a refiner.
 Result<std::vector<NamedTensor>> prepare_layer(const Preparer& preparer, const ExpertsShape& shape,
                                                LayerTensors tensors, LayerScalars scalars,
                                                const LayerRun& run);
+
+/// One expert's bytes of each part; empty where there are none.
+using PartBytes = std::array<std::span<const std::byte>, kNumLayerParts>;
+/// The same as rows.
+ExpertSource source_of(const ExpertsShape& shape, const PartBytes& bytes) noexcept;
 
 /// The bytes that one expert has of a part: what `prepare_layer` wants, times the experts.
 std::uint64_t part_bytes(const ExpertsShape& shape, LayerPart part) noexcept;

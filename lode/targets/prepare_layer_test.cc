@@ -163,5 +163,17 @@ TEST(PrepareLayer, RefusesAPartThatIsNotAsLargeAsTheShapeSays) {
   EXPECT_THAT(to_string(made.error()), HasSubstr("down: want 2304 bytes for w2, found 2303"));
 }
 
+// Sizes of a manifest, "hidden_out": 257, once stopped the program.
+TEST(PrepareLayer, RefusesSizesThatLeaveAPartOfAByte) {
+  ExpertsShape shape = nvfp4_layer();
+  const LayerTensors tensors = random_layer(shape);
+  const SwapPreparer preparer(shape, 0);
+  shape.num_experts = 2;  // as the tensors, but not as the preparer has it
+  const auto made = prepare_layer(preparer, shape, tensors, {}, {});
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().code, Code::kUnsupported);
+  EXPECT_THAT(to_string(made.error()), HasSubstr("tensor w13: want sizes that fill [3, 96, 16]"));
+}
+
 }  // namespace
 }  // namespace lode::targets

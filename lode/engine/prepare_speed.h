@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lode/base/result.h"
+#include "lode/targets/target.h"
+
+namespace lode::engine {
+
+/// One transform of a layer's tensor, and memcpy of as many bytes, in turns: within a round they
+/// follow one another, so that what disturbs the machine disturbs both.
+struct TransformSpeed {
+  std::string name;                      // "marlin nvfp4 w13_weight"
+  std::uint64_t bytes = 0;               // that it writes
+  std::uint64_t scratch_bytes = 0;       // held beside source and result, or beside the one tensor
+  std::vector<std::uint64_t> times_us;   // of each round
+  std::vector<std::uint64_t> copies_us;  // memcpy of `bytes` by as many threads
+
+  /// Medians over the rounds.
+  double bytes_per_second() const;
+  double of_memcpy() const;
+};
+
+struct PrepareSpeedSettings {
+  std::uint64_t num_experts = 16;
+  std::uint64_t hidden = 7168;
+  std::uint64_t intermediate = 2048;
+  std::optional<targets::Target> target;  // none: all, and the transforms in place
+  std::size_t num_threads = 2;
+  std::uint32_t rounds = 5;
+  std::uint64_t limit_bytes = 0;  // for source, result and the copy
+};
+
+/// Makes every larger tensor of a layer for every target from every encoding that it takes, from
+/// memory to memory; and does in place what can be done so. Numbers are made up: speed does not
+/// depend on them.
+///
+/// Memory: source, result and one copy of it, of one tensor at a time.
+/// Errors: kUsage where there is nothing to do or sizes are none, kOverBudget from the ledger, kIo
+///         from the system, kInterrupted.
+Result<std::vector<TransformSpeed>> measure_prepare(const PrepareSpeedSettings& settings,
+                                                    const std::function<bool()>& go_on = nullptr);
+
+}  // namespace lode::engine
