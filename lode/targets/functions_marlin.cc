@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <string>
 
 #include "lode/base/fmt.h"
@@ -35,7 +34,7 @@ Result<std::vector<std::uint32_t>> read_order(const Request& request, std::uint6
   const auto right = want(request.inputs, "perm", {Format::kI32}, {k});
   if (!right) return right.error();
   order.resize(k);
-  std::memcpy(order.data(), perm->bytes.data(), perm->bytes.size());
+  std::ranges::copy(perm->bytes, std::as_writable_bytes(std::span(order)).begin());
   const auto bad = std::ranges::find_if(order, [k](std::uint32_t from) { return from >= k; });
   if (bad == order.end()) return order;
   return refuse(Code::kInvalidSource, "tensor perm", fmt::format("numbers below {}", k),
@@ -128,12 +127,12 @@ Result<NamedTensor> table_of(
   LODE_TRY(NamedTensor made, make_tensor("padded", Format::kI32, {rows->shape[0], made_columns}));
   std::vector<std::int32_t> in(rows->bytes.size() / kWordBytes);
   std::vector<std::int32_t> out(made.bytes.size() / kWordBytes);
-  std::memcpy(in.data(), rows->bytes.data(), rows->bytes.size());
+  std::ranges::copy(rows->bytes, std::as_writable_bytes(std::span(in)).begin());
   for (std::uint64_t row = 0; row < rows->shape[0]; ++row) {
     LODE_TRY_STATUS(make(std::span(in).subspan(row * columns, columns),
                          std::span(out).subspan(row * made_columns, made_columns)));
   }
-  std::memcpy(made.bytes.data(), out.data(), made.bytes.size());
+  std::ranges::copy(std::as_bytes(std::span(out)), made.bytes.begin());
   return made;
 }
 

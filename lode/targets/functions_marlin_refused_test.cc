@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,7 +29,7 @@ NamedTensor words(std::string name, std::vector<std::uint64_t> shape,
                   const std::vector<std::int32_t>& numbers) {
   NamedTensor made = tensor(std::move(name), Format::kI32, std::move(shape));
   EXPECT_EQ(made.bytes.size(), numbers.size() * sizeof(std::int32_t));
-  std::memcpy(made.bytes.data(), numbers.data(), made.bytes.size());
+  std::ranges::copy(std::as_bytes(std::span(numbers)), made.bytes.begin());
   return made;
 }
 
@@ -116,6 +116,7 @@ TEST(MarlinFunctionsRefuse, ViewsAndScalesOfOtherShapes) {
   const Bench global{"marlin-nvfp4-global-scale", {}, json::object({{"a_dtype", "fp16"}})};
   global.refuses(Code::kInvalidSource, "global_scale", {});
   global.refuses(Code::kInvalidSource, "F32", {tensor("global_scale", Format::kBf16, {1})});
+  global.takes({tensor("global_scale", Format::kF32, {0})});
   const Bench mx{"marlin-mx-scales", {}, json::object({{"param_dtype", "bf16"}})};
   mx.refuses(Code::kInvalidSource, "bytes", {});
   mx.refuses(Code::kUnsupported, "250", {tensor("bytes_a8", Format::kU8, {1, 8}, 250)});
@@ -123,6 +124,7 @@ TEST(MarlinFunctionsRefuse, ViewsAndScalesOfOtherShapes) {
   const Bench sizes{"marlin-padded-sizes", {}, json::object({})};
   const std::int32_t most = std::numeric_limits<std::int32_t>::max();
   sizes.refuses(Code::kUnsupported, "sizes", {words("nkg", {1, 3}, {most, 64, -1})});
+  sizes.takes({words("nkg", {0, 3}, {})});
   sizes.refuses(Code::kInvalidSource, "nkg", {words("nkg", {1, 2}, {64, 64})});
 }
 

@@ -1,4 +1,5 @@
 // Scales and biases of the Marlin layouts by themselves: permutations and conversions.
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <string>
@@ -87,7 +88,7 @@ Result<NamedTensor> converted(const NamedTensor& from, std::string name, Format 
 NamedTensor number_tensor(std::string name, std::span<const float> numbers) {
   NamedTensor made{std::move(name), Format::kF32, {numbers.size()}, {}};
   made.bytes.resize(numbers.size_bytes());
-  std::memcpy(made.bytes.data(), numbers.data(), numbers.size_bytes());
+  std::ranges::copy(std::as_bytes(numbers), made.bytes.begin());
   return made;
 }
 
@@ -125,7 +126,7 @@ Result<Tensors> nvfp4_global(const Request& request) {
     return refuse(Code::kInvalidSource, "tensor global_scale", "F32", describe(*scales));
   }
   std::vector<float> numbers(scales->bytes.size() / sizeof(float));
-  std::memcpy(numbers.data(), scales->bytes.data(), scales->bytes.size());
+  std::ranges::copy(scales->bytes, std::as_writable_bytes(std::span(numbers)).begin());
   for (float& number : numbers) number = layout::nvfp4_marlin_global(number, 1.0F, activations);
   NamedTensor out = number_tensor("out", numbers);
   out.shape = scales->shape;
