@@ -278,6 +278,7 @@ Status check_width(const ExpertsShape& shape, const LayerForm& form, std::string
   const bool blocks = encoding.has_scale && encoding.block_rows == 1;
   if (blocks && encoding.block_k != formats::kWhole) {
     LODE_TRY_STATUS(multiple(thing, stored, encoding.block_k));
+    LODE_TRY_STATUS(multiple(fmt::format("{}, padded", thing), padded, encoding.block_k));
   }
   LODE_TRY_STATUS(multiple(thing, stored, encoding.element == Format::kE2m1 ? 2 : 1));
   if (stored > padded || padded > kMostElements) {

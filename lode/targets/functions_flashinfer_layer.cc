@@ -66,10 +66,11 @@ Status LayerReader::read_codes() {
   const auto dtypes = code_dtypes(wants_.encoding);
   const std::array<std::uint64_t, 3> any{kAnyExtent, kAnyExtent, kAnyExtent};
   LODE_TRY(const NamedTensor* const w13, want(inputs_, "w13", dtypes, any));
-  if (w13->shape[1] % halves() != 0) {
+  if (w13->bytes.empty() || w13->shape[1] % halves() != 0) {
     return Error{.code = Code::kInvalidSource,
                  .thing = "tensor w13",
-                 .wanted = "an even number of rows, gate's and up's",
+                 .wanted = w13->bytes.empty() ? "experts with rows and columns"
+                                              : "an even number of rows, gate's and up's",
                  .found = describe(*w13)};
   }
   const bool fp4 = wants_.encoding.element == Format::kE2m1;

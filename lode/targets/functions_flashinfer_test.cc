@@ -64,27 +64,29 @@ std::string fault(std::string_view function, std::span<const NamedTensor> inputs
   return outputs ? "" : to_string(outputs.error());
 }
 
-const json::Value kTrtllm = json::object({{"backend", "FLASHINFER_CUTLASS"}});
+const json::Value kCutlass = json::object({{"backend", "FLASHINFER_CUTLASS"}});
 
 TEST(FlashinferFunctions, NameTheTensorThatIsMissingOrMisshapen) {
-  EXPECT_EQ(fault("nvfp4-flashinfer", nvfp4_tensors(), kTrtllm), "");
+  EXPECT_EQ(fault("nvfp4-flashinfer", nvfp4_tensors(), kCutlass), "");
   for (std::size_t missing = 0; missing < nvfp4_tensors().size(); ++missing) {
     std::vector<NamedTensor> inputs = nvfp4_tensors();
     const std::string name = inputs[missing].name;
     inputs.erase(inputs.begin() + static_cast<std::ptrdiff_t>(missing));
-    EXPECT_THAT(fault("nvfp4-flashinfer", inputs, kTrtllm), HasSubstr("tensor " + name));
+    EXPECT_THAT(fault("nvfp4-flashinfer", inputs, kCutlass), HasSubstr("tensor " + name));
   }
   for (std::size_t odd = 0; odd < nvfp4_tensors().size(); ++odd) {
     std::vector<NamedTensor> inputs = nvfp4_tensors();
     inputs[odd] = zeros(inputs[odd].name, inputs[odd].dtype, {3, 6});
-    EXPECT_THAT(fault("nvfp4-flashinfer", inputs, kTrtllm),
+    EXPECT_THAT(fault("nvfp4-flashinfer", inputs, kCutlass),
                 HasSubstr("tensor " + inputs[odd].name));
   }
   std::vector<NamedTensor> inputs = nvfp4_tensors();
   inputs[0] = zeros("w13", Format::kU8, {2, 127, 32});
-  EXPECT_THAT(fault("nvfp4-flashinfer", inputs, kTrtllm), HasSubstr("even number of rows"));
+  EXPECT_THAT(fault("nvfp4-flashinfer", inputs, kCutlass), HasSubstr("even number of rows"));
+  inputs[0] = zeros("w13", Format::kU8, {0, 128, 32});
+  EXPECT_THAT(fault("nvfp4-flashinfer", inputs, kCutlass), HasSubstr("rows and columns"));
   inputs[0] = zeros("w13", Format::kBf16, {2, 128, 32});
-  EXPECT_THAT(fault("nvfp4-flashinfer", inputs, kTrtllm), HasSubstr("tensor w13"));
+  EXPECT_THAT(fault("nvfp4-flashinfer", inputs, kCutlass), HasSubstr("tensor w13"));
 }
 
 TEST(FlashinferFunctions, NameTheParamThatIsNone) {
@@ -95,6 +97,9 @@ TEST(FlashinferFunctions, NameTheParamThatIsNone) {
   EXPECT_THAT(fault("nvfp4-flashinfer", inputs,
                     json::object({{"backend", "FLASHINFER_TRTLLM"}, {"hidden_out", 32}})),
               HasSubstr("hidden size"));
+  EXPECT_THAT(fault("nvfp4-flashinfer", inputs,
+                    json::object({{"backend", "FLASHINFER_TRTLLM"}, {"hidden_out", 100}})),
+              HasSubstr("hidden size, padded"));
   EXPECT_THAT(fault("nvfp4-flashinfer", inputs,
                     json::object({{"backend", "FLASHINFER_CUTLASS"}, {"gated", "yes"}})),
               HasSubstr("param gated"));
