@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,7 +40,7 @@ struct Bench {
   Tensors good;
   json::Value params;
 
-  Result<Tensors> run(const Tensors& changes = {}, json::Value with = nullptr) const {
+  Result<Tensors> run(const Tensors& changes = {}, const json::Value& with = nullptr) const {
     Tensors inputs = good;
     for (const NamedTensor& change : changes) {
       const auto place = std::ranges::find(inputs, change.name, &NamedTensor::name);
@@ -67,8 +68,8 @@ struct Bench {
 };
 
 std::vector<std::int32_t> rising(std::int32_t count) {
-  std::vector<std::int32_t> numbers;
-  for (std::int32_t i = 0; i < count; ++i) numbers.push_back(count - 1 - i);
+  std::vector<std::int32_t> numbers(static_cast<std::size_t>(count));
+  std::iota(numbers.rbegin(), numbers.rend(), 0);
   return numbers;
 }
 
