@@ -23,7 +23,8 @@ using Clock = std::chrono::steady_clock;
 using targets::ExpertsShape;
 using targets::LayerPart;
 
-constexpr std::uint64_t kLeastBytes = 2 * kMiB;  // less is measured in the caches
+constexpr std::uint64_t kLeastBytes = 2 * kMiB;   // less is over before the clock sees it
+constexpr std::uint64_t kEvictBytes = 64 * kMiB;  // what pushes the tensors out of the caches
 constexpr std::uint64_t kPiecesOfExpert = 8;
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 42;
 
@@ -67,6 +68,10 @@ class Measurement {
         ledger_(settings.limit_bytes),
         pool_(settings.num_threads) {}
 
+  Status start() {
+    LODE_TRY(evicting_, buffer(kEvictBytes));
+    return {};
+  }
   Status every_route();
   Status in_place();
   std::vector<TransformSpeed> take() { return std::move(speeds_); }
@@ -75,6 +80,7 @@ class Measurement {
   /// Rounds of `work` and of memcpy from `from` to `to`; the first round does not count.
   Status rounds(TransformSpeed speed, std::span<const std::byte> from, std::span<std::byte> to,
                 const std::function<void()>& work);
+  void evict() { std::ranges::fill(evicting_.mutate(), static_cast<std::byte>(++evictions_)); }
   Status route(const targets::Route& route, const formats::EncodingInfo& encoding);
   Status one_tensor(const std::string& name, const targets::Preparer& preparer,
                     std::size_t tensor_idx, const ExpertsShape& shape);
@@ -93,6 +99,8 @@ class Measurement {
   memory::Ledger ledger_;
   parallel::ThreadPool pool_;
   memory::Buffer source_;  // as large as the largest part so far
+  memory::Buffer evicting_;
+  std::uint8_t evictions_ = 0;
   targets::LayerScalars scalars_;
   std::vector<TransformSpeed> speeds_;
 };
@@ -103,7 +111,9 @@ Status Measurement::rounds(TransformSpeed speed, std::span<const std::byte> from
     if (go_on_ && !go_on_()) {
       return Error{.code = Code::kInterrupted, .thing = "measurement", .found = "interrupted"};
     }
+    evict();
     const std::uint64_t time_us = us_of(work);
+    evict();
     const std::uint64_t copy_us = us_of([&] { copy(pool_, from, to); });
     if (round == 0) continue;
     speed.times_us.push_back(time_us);
@@ -314,6 +324,7 @@ Result<std::vector<TransformSpeed>> measure_prepare(const PrepareSpeedSettings& 
                                                     const std::function<bool()>& go_on) {
   LODE_TRY_STATUS(check(settings));
   Measurement measurement(settings, go_on);
+  LODE_TRY_STATUS(measurement.start());
   LODE_TRY_STATUS(measurement.in_place());
   LODE_TRY_STATUS(measurement.every_route());
   return measurement.take();

@@ -95,7 +95,7 @@ TEST(FunctionTensors, OfMoreBytesThanAreHeldAreRefused) {
   EXPECT_EQ(make_tensor("x", Format::kF32, {half, 5}).error().code, Code::kUnsupported);
 }
 
-TEST(FunctionTable, KnowsNoNameTwiceAndNoEmptyOne) {
+TEST(FunctionTable, HasEachFunctionOfUpstreamOnce) {
   for (const Function& function : function_table()) {
     EXPECT_FALSE(function.name.empty());
     EXPECT_FALSE(function.meaning.empty()) << function.name;

@@ -84,11 +84,20 @@ std::string dialect_rows() {
 
 std::span<const Print> prints() noexcept {
   static constexpr std::array kPrints = {
-      Print{"formats", format_rows},   Print{"encodings", encoding_rows},
-      Print{"layouts", layout_rows},   Print{"codes", code_rows},
-      Print{"tags", tag_rows},         Print{"dialects", dialect_rows},
-      Print{"families", family_rows},  Print{"roles", role_rows},
-      Print{"commands", command_rows}, Print{"command-help", command_help},
+      Print{"formats", format_rows},
+      Print{"encodings", encoding_rows},
+      Print{"layouts", layout_rows},
+      Print{"codes", code_rows},
+      Print{"tags", tag_rows},
+      Print{"dialects", dialect_rows},
+      Print{"families", family_rows},
+      Print{"roles", role_rows},
+      Print{"targets", target_rows},
+      Print{"routes", route_rows},
+      Print{"transforms", transform_rows},
+      Print{"upstream", upstream_rows},
+      Print{"commands", command_rows},
+      Print{"command-help", command_help},
   };
   return kPrints;
 }

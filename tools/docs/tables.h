@@ -22,6 +22,10 @@ std::string tag_rows();
 std::string dialect_rows();
 std::string family_rows();
 std::string role_rows();
+std::string target_rows();
+std::string route_rows();
+std::string transform_rows();
+std::string upstream_rows();
 std::string command_rows();
 std::string command_help();
 
