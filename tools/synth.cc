@@ -102,6 +102,9 @@ void add_flags(CLI::App& app, Options& options) {
   app.add_option("--tokenizer", options.tokenizer, "tokenizer.json to copy beside the weights");
   app.add_option("--seed", options.recipe.seed, "Of the float model")->capture_default_str();
   app.add_option("--threads", options.threads, "Threads")->capture_default_str();
+  app.add_flag(
+      "--even-scales", options.recipe.even_scales,
+      "With --random-codes: scales are powers of two, which every engine's rounding keeps");
   app.add_flag("--random-codes", options.recipe.random_codes,
                "Codes and scales straight from the hash: fast, finite, not the float model");
   app.add_flag("--sparse", options.recipe.sparse, "Headers only; the data are holes");

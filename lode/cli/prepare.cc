@@ -28,6 +28,7 @@ struct PrepareOptions {
   bool fp8_activations = false;
   std::string flashinfer = "0.7";
   std::string online;
+  std::string export_as;
   std::string dense = "as-stored";
   std::string io = "auto";
   std::optional<std::string> memory;
@@ -85,11 +86,11 @@ Result<loader::EngineChoice> choice_of(const PrepareOptions& options, std::uint3
   if (!options.experts.empty()) {
     LODE_TRY(choice.experts, parse_numbers(options.experts));
   }
-  if (!choice.is_cpu() || choice.experts.empty()) return choice;
+  if (!choice.is_cpu() || (choice.experts.empty() && options.export_as.empty())) return choice;
   return Error{.code = Code::kUsage,
-               .thing = "--experts, --ranks",
+               .thing = choice.experts.empty() ? "--export" : "--experts, --ranks",
                .wanted = "a target of a GPU engine",
-               .found = "--target cpu, which needs all experts"};
+               .found = "--target cpu"};
 }
 
 // What the kernel sees while it runs, and the line of progress; passes Ctrl-C on.
@@ -164,9 +165,11 @@ Status prepare(const PrepareOptions& options) {
   LODE_TRY(const engine::Source source, engine::open_source_to_prepare(options.folder));
   LODE_TRY(const loader::EngineChoice choice, choice_of(options, source.spec.router.num_experts));
   LODE_TRY(const engine::PrepareRun run,
-           engine::plan_prepare(
-               source, settings, machine,
-               {options.out, choice, {.consume = options.consume, .force = options.force}}));
+           engine::plan_prepare(source, settings, machine,
+                                {.out = options.out,
+                                 .choice = choice,
+                                 .as_safetensors = !options.export_as.empty(),
+                                 .options = {.consume = options.consume, .force = options.force}}));
   if (run.preparation->is_finished()) {
     write_standard_error(
         fmt::format("{} is prepared already, from this checkpoint and with these "
@@ -211,6 +214,12 @@ void add_target_options(CLI::App* command, PrepareOptions& options) {
           "Whose kernels the experts are laid out for; everything else lies as Lode runs it")
       ->check(CLI::IsMember(names))
       ->capture_default_str();
+  command
+      ->add_option(
+          "--export", options.export_as,
+          "Write safetensors, named and shaped as the engine holds them, instead of Lode's "
+          "own format; everything but the experts as it is")
+      ->check(CLI::IsMember({"safetensors"}));
   command->add_option("--experts", options.experts,
                       "Only these of each layer, such as 0-7,12: what one rank holds");
   command->add_option("--ranks", options.ranks, "Only the experts of --rank of so many")
@@ -262,8 +271,10 @@ void add_prepare(Program& program) {
       "Write a checkpoint as a load would have it in memory, to start from with no work; stopped "
       "whenever and however, the same command goes on",
       "  lode prepare DIR OUT\n  lode prepare DIR OUT --dense int8 --memory 200MiB\n"
-      "  lode prepare DIR OUT --consume   # a disk that holds only one copy\n  lode run OUT -p "
-      "'Hello'\n");
+      "  lode prepare DIR OUT --consume   # a disk that holds only one copy\n"
+      "  lode prepare DIR OUT --target marlin\n"
+      "  lode prepare DIR OUT --target flashinfer-trtllm --ranks 4 --rank 0 --export safetensors\n"
+      "  lode run OUT -p 'Hello'\n");
   const auto options = std::make_shared<PrepareOptions>();
   add_options(command, options);
   command->callback(

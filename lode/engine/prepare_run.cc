@@ -4,6 +4,7 @@
 
 #include "lode/base/bytes.h"
 #include "lode/base/fmt.h"
+#include "lode/prepared/export.h"
 
 namespace lode::engine {
 namespace {
@@ -56,14 +57,18 @@ Result<PrepareRun> plan_prepare(const Source& source, const Settings& settings,
              loader::plan_engine(source.binding, request.choice, settings.load.workers));
     run.engine = std::make_unique<loader::EnginePlan>(std::move(engine));
   }
-  LODE_TRY(run.preparation, prepared::Preparation::open({.folder = source.folder,
-                                                         .index = source.index,
-                                                         .binding = source.binding,
-                                                         .plan = *run.load,
-                                                         .family = source.spec.family,
-                                                         .engine = run.engine.get(),
-                                                         .choice = request.choice},
-                                                        request.out, request.options));
+  const prepared::Input input{.folder = source.folder,
+                              .index = source.index,
+                              .binding = source.binding,
+                              .plan = *run.load,
+                              .family = source.spec.family,
+                              .engine = run.engine.get(),
+                              .choice = request.choice};
+  if (request.as_safetensors) {
+    LODE_TRY(run.preparation, prepared::open_export(input, request.out));
+  } else {
+    LODE_TRY(run.preparation, prepared::Preparation::open(input, request.out, request.options));
+  }
   plan_stages(run);
   LODE_TRY_STATUS(check_fits(run));
   return run;

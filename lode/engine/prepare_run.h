@@ -31,6 +31,7 @@ struct PrepareRun {
 struct PrepareRequest {
   std::filesystem::path out;
   loader::EngineChoice choice{};  // for whom, and which experts
+  bool as_safetensors = false;    // an export for the engine instead of the prepared format
   prepared::Options options{};
 };
 

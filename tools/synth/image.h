@@ -46,12 +46,14 @@ class QuantisingMaker : public RowMaker {
 /// in every storage. Cannot fail.
 class RandomMaker : public RowMaker {
  public:
-  explicit RandomMaker(std::uint64_t seed) : seed_(seed) {}
+  explicit RandomMaker(std::uint64_t seed, bool even_scales = false)
+      : seed_(seed), even_scales_(even_scales) {}
   Result<formats::Quantised> make(const Job& job, const MatrixId& matrix, std::uint64_t first_row,
                                   std::uint64_t count) const override;
 
  private:
   std::uint64_t seed_;
+  bool even_scales_;
 };
 
 /// Lays the rows of the job's matrices together as they are to be stored.

@@ -4,6 +4,8 @@
 
 #include "lode/formats/bf16.h"
 #include "lode/formats/dequantise.h"
+#include "lode/formats/e4m3.h"
+#include "lode/formats/e8m0.h"
 #include "tools/synth/image.h"
 
 namespace lode::synth {
@@ -69,6 +71,20 @@ void fill_scales(std::uint64_t key, Format format, float wanted, std::span<std::
   }
 }
 
+float power_of_two(float near) { return std::exp2(std::round(std::log2(near))); }
+
+/// Block scales that are `wanted` or twice as much, as powers of two.
+void fill_even_scales(std::uint64_t key, Format format, float wanted, std::span<std::byte> out) {
+  const std::uint64_t width = formats::info(format).bits / 8;
+  for (std::uint64_t i = 0; i * width < out.size(); ++i) {
+    const float scale = power_of_two(wanted) * (mixed(key + i) % 2 == 0 ? 1.0F : 2.0F);
+    const std::span<std::byte> at = out.subspan(i * width, width);
+    if (format == Format::kF32) std::memcpy(at.data(), &scale, sizeof scale);
+    if (format == Format::kE4m3) at[0] = static_cast<std::byte>(formats::encode_e4m3(scale));
+    if (format == Format::kE8m0) at[0] = static_cast<std::byte>(formats::encode_e8m0(scale));
+  }
+}
+
 /// Spread of codes that come out of `fill`.
 float spread_of_codes(Format format) { return format == Format::kE2m1 ? 2.93F : 0.9F; }
 
@@ -108,6 +124,11 @@ Result<formats::Quantised> RandomMaker::make(const Job& job, const MatrixId& mat
   for (std::uint64_t row = 0; row < count; ++row) {
     fill_codes(row_key(seed_, matrix, first_row + row), encoding.element, spread(matrix),
                std::span(made.codes).subspan(row * stride, stride));
+  }
+  if (even_scales_) {
+    made.tensor_scale = has_block_scales(encoding) ? 1.0F : power_of_two(wanted);
+    fill_even_scales(~row_key(seed_, matrix, first_row), encoding.scale, wanted, made.scales);
+    return made;
   }
   made.tensor_scale = tensor_scale_of(encoding, wanted);
   if (made.scales.empty()) return made;

@@ -71,7 +71,10 @@ struct Recipe {
   bool split_gate_up = false;  // gate and up of an expert in different shards
   bool unaligned = false;      // data that begins at an odd offset
   bool random_codes = false;   // codes and scales out of the hash, no rounding: fast
-  bool sparse = false;         // holes instead of data
+  // Of random codes: powers of two, with nothing left to a scale of the matrix, so that what any
+  // engine makes of the scales is exact.
+  bool even_scales = false;
+  bool sparse = false;  // holes instead of data
 };
 
 /// The parts of `recipe` that follow from others, filled in.

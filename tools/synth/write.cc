@@ -84,7 +84,8 @@ class Writer {
   }
 
   Result<Image> image_of(const Job& job) const {
-    if (recipe_.random_codes) return make_image(job, RandomMaker(recipe_.seed));
+    if (recipe_.random_codes)
+      return make_image(job, RandomMaker(recipe_.seed, recipe_.even_scales));
     std::optional<float> amax;
     if (has_matrix_scale(job.encoding)) amax = amax_[*job.amax_of];
     return make_image(job, QuantisingMaker(source_, amax));
