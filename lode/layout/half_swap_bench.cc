@@ -1,6 +1,6 @@
 // Gate and up change places in a layer's weight, and rows are shuffled, against memcpy of as many
 // bytes by as many threads in the same run:
-//   layout_bench --benchmark_filter=InPlace --benchmark_repetitions=5
+//   layout_bench --benchmark_filter=in_place --benchmark_repetitions=5
 //
 // The tensor has 256 MiB in 16 experts, the bytes of a row of FP4 with K = 7168, so nothing of it
 // is in a cache when its turn comes. "of_memcpy" is the median, over the iterations, of memcpy's
@@ -70,26 +70,26 @@ void against_memcpy(benchmark::State& state, const Plan& plan, GateUpTensors ten
                           static_cast<std::int64_t>(kExperts * kRows * kRowBytes));
 }
 
-void BM_HalfSwapInPlace(benchmark::State& state) {
+void half_swap_in_place(benchmark::State& state) {
   GateUpTensors tensors{touched(), {}, {}};
   const HalfSwap plan = *plan_half_swap(tensors);
   against_memcpy(state, plan, std::move(tensors));
 }
-BENCHMARK(BM_HalfSwapInPlace)->Arg(1)->Arg(2)->UseManualTime();
+BENCHMARK(half_swap_in_place)->Arg(1)->Arg(2)->UseManualTime();
 
 void shuffle(benchmark::State& state, const RowOrder& from, const RowOrder& to) {
   GateUpTensors tensors{touched(), {}, {}};
   const RowShuffleInPlace plan = *plan_row_shuffle(tensors, from, to);
   against_memcpy(state, plan, std::move(tensors));
 }
-void BM_ShuffleBy32InPlace(benchmark::State& state) {
+void shuffle_by_32_in_place(benchmark::State& state) {
   shuffle(state, {1, kRows}, {1, kRows, {}, RowShuffle::kBy32});
 }
-BENCHMARK(BM_ShuffleBy32InPlace)->Arg(2)->UseManualTime();
-void BM_GateUpInTurnInPlace(benchmark::State& state) {
+BENCHMARK(shuffle_by_32_in_place)->Arg(2)->UseManualTime();
+void gate_up_in_turn_in_place(benchmark::State& state) {
   shuffle(state, {2, kRows / 2}, {2, kRows / 2, GateUpOrder::kUpGateInTurn, RowShuffle::kBy32});
 }
-BENCHMARK(BM_GateUpInTurnInPlace)->Arg(2)->UseManualTime();
+BENCHMARK(gate_up_in_turn_in_place)->Arg(2)->UseManualTime();
 
 }  // namespace
 }  // namespace lode::layout

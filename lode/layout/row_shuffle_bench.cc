@@ -1,6 +1,6 @@
 // What preparing does to rows of experts, out of place, one thread, against memcpy of as many bytes
 // in the same run:
-//   layout_bench --benchmark_filter=OutOfPlace --benchmark_repetitions=5
+//   layout_bench --benchmark_filter=out_of_place --benchmark_repetitions=5
 //
 // An iteration makes one expert of w13, [4096, 3584 bytes] of FP4 or its block scales, out of the
 // next of several that together are larger than any cache. "of_memcpy" is the median over the
@@ -66,36 +66,36 @@ void against_memcpy(benchmark::State& state, std::uint64_t row_bytes, const RowO
 constexpr RowOrder kSwapped{2, kHalfRows, GateUpOrder::kUpThenGate, RowShuffle::kNone};
 constexpr RowOrder kTrtllm{2, kHalfRows, GateUpOrder::kUpGateInTurn, RowShuffle::kBy32};
 
-void BM_RowsOutOfPlace(benchmark::State& state) {
+void rows_out_of_place(benchmark::State& state) {
   against_memcpy(state, 3584, kTrtllm,
                  [](const OrderedRows& from, std::span<std::byte> out) noexcept {
                    ordered_rows_into(from, 0, out);
                  });
 }
-void BM_BlockMajorOutOfPlace(benchmark::State& state) {
+void block_major_out_of_place(benchmark::State& state) {
   against_memcpy(state, 3584, kTrtllm,
                  [](const OrderedRows& from, std::span<std::byte> out) noexcept {
                    block_major_into(from, 0, out);
                  });
 }
 template <Sm90Version kVersion>
-void BM_Sm90OutOfPlace(benchmark::State& state) {
+void sm90_out_of_place(benchmark::State& state) {
   against_memcpy(state, 3584, kSwapped,
                  [](const OrderedRows& from, std::span<std::byte> out) noexcept {
                    sm90_codes_into(from, kVersion, 0, out);
                  });
 }
-void BM_Scales128x4OutOfPlace(benchmark::State& state) {
+void scales_128x4_out_of_place(benchmark::State& state) {
   against_memcpy(state, 448, kTrtllm,
                  [](const OrderedRows& from, std::span<std::byte> out) noexcept {
                    block_scales_into(from, kScales128x4, 0, out);
                  });
 }
-BENCHMARK(BM_RowsOutOfPlace)->UseManualTime();
-BENCHMARK(BM_BlockMajorOutOfPlace)->UseManualTime();
-BENCHMARK_TEMPLATE(BM_Sm90OutOfPlace, Sm90Version::kFlashinfer07)->UseManualTime();
-BENCHMARK_TEMPLATE(BM_Sm90OutOfPlace, Sm90Version::kFlashinfer0616)->UseManualTime();
-BENCHMARK(BM_Scales128x4OutOfPlace)->UseManualTime();
+BENCHMARK(rows_out_of_place)->UseManualTime();
+BENCHMARK(block_major_out_of_place)->UseManualTime();
+BENCHMARK_TEMPLATE(sm90_out_of_place, Sm90Version::kFlashinfer07)->UseManualTime();
+BENCHMARK_TEMPLATE(sm90_out_of_place, Sm90Version::kFlashinfer0616)->UseManualTime();
+BENCHMARK(scales_128x4_out_of_place)->UseManualTime();
 
 }  // namespace
 }  // namespace lode::layout

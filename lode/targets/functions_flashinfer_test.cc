@@ -40,7 +40,7 @@ TEST(FlashinferFunctions, PadEachHalfWhereUpstreamPaddedTheEnd) {
   EXPECT_EQ(count, 2U);
 }
 
-NamedTensor zeros(std::string name, Format dtype, std::vector<std::uint64_t> shape) {
+NamedTensor zeros(std::string_view name, Format dtype, std::vector<std::uint64_t> shape) {
   auto made = make_tensor(name, dtype, std::move(shape));
   EXPECT_TRUE(made);
   return *std::move(made);
