@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# Every target that takes a format: prepared, verified, verified against its source, run on the CPU through its
+# layouts with the same logits, bit by bit, as the source gives. The scales of the models are powers of two, which
+# each engine's own rounding keeps. With padding and without, gate and up in halves and in turn, exports and ranks.
+set -euo pipefail
+: "${LODE:?}" "${LODE_SYNTH:?}"
+[ -x "$LODE_SYNTH" ] || { echo "there is no lode-synth"; exit 77; }
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+echo '[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]' >ids.json
+
+quietly() { "$@" >out 2>&1 || { cat out; echo "failed: $*"; exit 1; }; }
+logits() { quietly "$LODE" logits "$1" --ids ids.json --compute exact --out "$2"; }
+
+# What a target does not take is refused with exit status 11; all else must hold.
+try_target() {  # model target
+  local status=0
+  rm -rf prepared
+  "$LODE" prepare "$1" prepared --target "$2" >out 2>&1 || status=$?
+  if [ "$status" = 11 ]; then refused=$((refused + 1)); return; fi
+  if [ "$status" != 0 ]; then cat out; echo "$1 to $2: exit status $status"; exit 1; fi
+  quietly "$LODE" verify prepared
+  quietly "$LODE" verify prepared --against "$1"
+  logits prepared "logits-$2"
+  cmp "logits-$2" "logits-$1" || { echo "$1 to $2: other logits than the source's"; exit 1; }
+  tried=$((tried + 1))
+}
+
+tried=0 refused=0
+make_model() {  # name arguments...
+  quietly "$LODE_SYNTH" --vocab 512 --out "$@"
+  logits "$1" "logits-$1"
+}
+even=(--random-codes --even-scales)
+even_sizes=(--preset tiny --hidden 256 --intermediate 256)
+odd_sizes=(--preset tiny --hidden 192 --intermediate 160)
+for format in nvfp4 mxfp4 fp8-tensor fp8-block; do
+  make_model "$format" "${even_sizes[@]}" --format "$format" "${even[@]}"
+done
+for format in nvfp4 mxfp4 fp8-tensor; do make_model "odd-$format" "${odd_sizes[@]}" --format "$format" "${even[@]}"; done
+make_model bf16 "${odd_sizes[@]}" --format bf16
+make_model in-turn --preset tiny-gpt-oss --hidden 128 --intermediate 128 --format mxfp4
+for model in nvfp4 mxfp4 fp8-tensor fp8-block odd-nvfp4 odd-mxfp4 odd-fp8-tensor bf16 in-turn; do
+  for target in marlin flashinfer-cutlass flashinfer-trtllm flashinfer-b12x vllm-cutlass deepgemm; do
+    try_target "$model" "$target"
+  done
+done
+echo "$tried ways held, $refused refused"
+[ "$tried" -ge 37 ] || { echo "wanted 37 ways at least"; exit 1; }
+
+# A byte that was changed is found, by its sum and by name.
+rm -rf prepared
+quietly "$LODE" prepare nvfp4 prepared --target marlin
+last=$(ls prepared/weights-*.bin | tail -n 1)
+printf '\377' | dd of="$last" bs=1 seek=$(($(stat -c %s "$last") - 300000)) conv=notrunc status=none
+if "$LODE" verify prepared >out 2>&1; then echo "a changed byte was not found"; exit 1; fi
+
+# One rank holds its own experts; together the ranks hold all.
+for rank in 0 1 2; do quietly "$LODE" prepare mxfp4 "rank-$rank" --target marlin --ranks 3 --rank $rank; done
+quietly "$LODE" verify rank-1 --against mxfp4
+if "$LODE" run rank-1 -p x >out 2>&1; then echo "a rank was run by itself"; exit 1; fi
+
+quietly "$LODE" prepare nvfp4 exported --target flashinfer-cutlass --export safetensors
+python3 - exported <<'PYTHON'
+import json, struct, sys, pathlib
+names = {}
+for file in pathlib.Path(sys.argv[1]).glob("*.safetensors"):
+    with open(file, "rb") as stream:
+        header = json.loads(stream.read(struct.unpack("<Q", stream.read(8))[0]))
+    names.update((k, v) for k, v in header.items() if k != "__metadata__")
+w13 = names["model.layers.0.mlp.experts.w13_weight"]
+assert (w13["dtype"], w13["shape"]) == ("U8", [8, 512, 128]), w13
+assert "model.embed_tokens.weight" in names and not any(".experts.0." in name for name in names), sorted(names)
+index = json.loads((pathlib.Path(sys.argv[1]) / "model.safetensors.index.json").read_text())
+assert set(index["weight_map"]) == set(names)
+PYTHON
+echo "an export has the names and shapes of the engine"
