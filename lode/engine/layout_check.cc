@@ -24,6 +24,7 @@ struct CaseFiles {
 
 std::vector<TensorChoice> choices(const std::vector<CaseTensor>& tensors) {
   std::vector<TensorChoice> chosen;
+  chosen.reserve(tensors.size());
   for (const CaseTensor& tensor : tensors) chosen.push_back({tensor.name, tensor.stored});
   return chosen;
 }
