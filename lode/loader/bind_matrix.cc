@@ -112,8 +112,8 @@ void add_input_scale(const StoredMatrix& matrix, std::uint64_t member, const Row
   source.input_scale_shard = scale->shard_id;
   source.input_scale_offset_bytes =
       scale->file_offset +
-      number_bytes(Format::kF32) * scale_index(checkpoint::num_elements(*scale),
-                                               members(matrix.storage), member, pick.part);
+      number_bytes(Format::kF32) *
+          scale_index(checkpoint::num_elements(*scale), members(matrix.storage), member, pick.part);
   source.input_scale_is_divisor = scale->name.ends_with("input_global_scale");
   source.has_input_scale = true;
 }

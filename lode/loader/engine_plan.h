@@ -18,8 +18,9 @@ inline constexpr std::uint64_t kMostExperts = 1U << 20;
 /// For whom experts are prepared, and which of them.
 struct EngineChoice {
   targets::Target target = targets::Target::kCpu;
-  targets::Options options;
-  std::vector<std::uint32_t> experts;  // of every layer, by their numbers in the model; empty: all
+  targets::Options options{};
+  std::vector<std::uint32_t>
+      experts{};  // of every layer, by their numbers in the model; empty: all
 
   bool is_cpu() const noexcept { return target == targets::Target::kCpu; }
 };

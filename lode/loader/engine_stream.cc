@@ -47,29 +47,35 @@ constexpr std::array<NamedRows, 2> kScales{
     {{&targets::ExpertSource::gate_up_scales, {"gate", "up"}},
      {&targets::ExpertSource::down_scales, {"down", ""}}}};
 
-// The first number of a row that no producer means.
-std::optional<std::size_t> first_bad(std::span<const std::byte> row, formats::Format format) {
+// A number that no producer means: its half, row and column.
+struct BadNumber {
+  std::uint32_t half = 0;
+  std::uint64_t row = 0;
+  std::uint64_t column = 0;
+};
+
+std::optional<BadNumber> first_bad(const layout::MatrixRows& rows, formats::Format format) {
   const std::size_t width = number_bytes(format);
-  for (std::size_t i = 0; i < row.size() / width; ++i) {
-    if (!std::isfinite(formats::number_at(format, row, i))) return i;
+  for (std::uint64_t i = 0; i < rows.num_halves * rows.half_rows; ++i) {
+    const layout::HalfRow at{static_cast<std::uint32_t>(i / rows.half_rows), i % rows.half_rows};
+    const std::span<const std::byte> row = rows.row(at);
+    for (std::size_t column = 0; column < row.size() / width; ++column) {
+      if (std::isfinite(formats::number_at(format, row, column))) continue;
+      return BadNumber{at.half, at.row, column};
+    }
   }
   return std::nullopt;
 }
 
 Status check_block_scales(const targets::ExpertSource& source, formats::Format format) {
   for (const NamedRows& named : kScales) {
-    const layout::MatrixRows& rows = source.*named.rows;
-    for (std::uint32_t half = 0; half < rows.num_halves; ++half) {
-      for (std::uint64_t row = 0; row < rows.half_rows; ++row) {
-        const auto bad = first_bad(rows.row({half, row}), format);
-        if (!bad) continue;
-        return Error{.code = Code::kInvalidSource,
-                     .thing = fmt::format("block scale of {}, row of blocks {}, column {}",
-                                          named.halves.at(half), row, *bad),
-                     .wanted = "a finite number",
-                     .found = "NaN or infinity"};
-      }
-    }
+    const auto bad = first_bad(source.*named.rows, format);
+    if (!bad) continue;
+    return Error{.code = Code::kInvalidSource,
+                 .thing = fmt::format("block scale of {}, row of blocks {}, column {}",
+                                      named.halves.at(bad->half), bad->row, bad->column),
+                 .wanted = "a finite number",
+                 .found = "NaN or infinity"};
   }
   return {};
 }

@@ -165,6 +165,20 @@ std::vector<ExpertReader::Part> ExpertReader::parts_of(const ExpertSource& exper
   return parts;
 }
 
+namespace {
+
+/// One number in the format that is wanted.
+void put_number(Format stored, std::span<const std::byte> from, Format wanted, std::byte* to) {
+  if (stored == wanted) {
+    std::memcpy(to, from.data(), from.size());
+    return;
+  }
+  const float number = formats::number_at(stored, from, 0);
+  std::memcpy(to, &number, sizeof number);
+}
+
+}  // namespace
+
 class ExpertReader::Dealer {
  public:
   explicit Dealer(std::span<std::byte> slot) : slot_(slot) {}
@@ -261,28 +275,29 @@ void ExpertReader::begin(const ExpertSource& expert, const Needs& needs) {
   }
 }
 
-// Into rows, and into the format that is wanted.
-void ExpertReader::turn(const StoredRows& rows, const std::byte* stored, std::byte* wanted) const {
+void ExpertReader::turn_units(const TurnedUnits& units, const std::byte* stored,
+                              std::byte* wanted) {
+  const StoredRows& rows = units.rows;
   const bool rows_first = rows.region.order == Order::kRowsFirst;
   const std::uint64_t row_step =
       rows_first ? rows.region.outer_stride_bytes : rows.region.inner_step_bytes;
   const std::uint64_t unit_step = rows_first ? rows.unit_bytes : rows.region.outer_stride_bytes;
   const std::uint64_t row_bytes = rows.wanted_row_bytes();
   const std::uint64_t wanted_bytes = row_bytes / rows.units;
-  constexpr std::uint64_t kTile = 64;  // units of k whose rows stay in the cache
-  for (std::uint64_t first = 0; first < rows.units; first += kTile) {
-    const std::uint64_t last = std::min(rows.units, first + kTile);
+  for (std::uint64_t unit = units.first; unit < units.last; ++unit) {
+    put_number(rows.stored, {stored + units.row * row_step + unit * unit_step, rows.unit_bytes},
+               rows.wanted, wanted + units.row * row_bytes + unit * wanted_bytes);
+  }
+}
+
+// Into rows, and into the format that is wanted; strip by strip of k, so that lines stay in the
+// cache.
+void ExpertReader::turn(const StoredRows& rows, const std::byte* stored, std::byte* wanted) {
+  constexpr std::uint64_t kStripUnits = 64;
+  for (std::uint64_t first = 0; first < rows.units; first += kStripUnits) {
+    const std::uint64_t last = std::min(rows.units, first + kStripUnits);
     for (std::uint64_t row = 0; row < rows.rows; ++row) {
-      for (std::uint64_t unit = first; unit < last; ++unit) {
-        const std::byte* const from = stored + row * row_step + unit * unit_step;
-        std::byte* const to = wanted + row * row_bytes + unit * wanted_bytes;
-        if (rows.stored == rows.wanted) {
-          std::memcpy(to, from, wanted_bytes);
-        } else {
-          const float number = formats::number_at(rows.stored, {from, rows.unit_bytes}, 0);
-          std::memcpy(to, &number, sizeof(number));
-        }
-      }
+      turn_units({rows, row, first, last}, stored, wanted);
     }
   }
 }

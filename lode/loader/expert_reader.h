@@ -79,7 +79,15 @@ class ExpertReader {
   static StoredRows codes_of(const MatrixSource& matrix);
   static StoredRows scales_of(const MatrixSource& matrix);
   static StoredRows bias_of(const VectorSource& vector);
-  void turn(const StoredRows& rows, const std::byte* stored, std::byte* wanted) const;
+  /// Some units of k of one row.
+  struct TurnedUnits {
+    const StoredRows& rows;
+    std::uint64_t row = 0;
+    std::uint64_t first = 0;
+    std::uint64_t last = 0;
+  };
+  static void turn(const StoredRows& rows, const std::byte* stored, std::byte* wanted);
+  static void turn_units(const TurnedUnits& units, const std::byte* stored, std::byte* wanted);
   void drain();
 
   io::ReadEngine& engine_;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lode/loader/checksum_sink.h"
+#include "lode/loader/engine_stream.h"
 #include "lode/loader/execute.h"
 #include "lode/loader/stream.h"
 #include "lode/prepared/checkpoint.h"
@@ -78,6 +79,27 @@ class PreparedModel {
     ASSERT_TRUE(loader::stream(plan_, weights_.binding(), {ledger, **engine, sink}));
     crcs_ = sink.crcs();
   }
+  /// For a GPU engine from now on: plans its tensors, and makes the sums of the result.
+  void choose(const loader::EngineChoice& choice, std::uint32_t threads = 2) {
+    choice_ = choice;
+    auto engine_plan = loader::plan_engine(weights_.binding(), choice, threads);
+    ASSERT_TRUE(engine_plan) << to_string(engine_plan.error());
+    engine_ = *std::move(engine_plan);
+    loader::LoadPlan dense = plan_;
+    for (loader::StagePlan& stage : dense.stages) stage.bank.reset();
+    memory::Ledger ledger(kRoomy);
+    loader::ChecksumSink sink;
+    auto engine = loader::make_engine(plan_);
+    ASSERT_TRUE(engine);
+    ASSERT_TRUE(loader::stream(dense, weights_.binding(), {ledger, **engine, sink}));
+    const Status made =
+        loader::stream_engine(*engine_, weights_.binding(), {ledger, **engine, sink, nullptr, {}});
+    ASSERT_TRUE(made) << to_string(made.error());
+    crcs_ = sink.crcs();
+  }
+  const loader::EnginePlan& engine_plan() const { return *engine_; }
+  loader::Binding& binding() { return weights_.binding(); }
+
   /// The plan with the sources as they are now.
   void replan_sources() {
     plan_ = *loader::plan_load(weights_.binding(), weights_.spec(), *index_, plan_.policy);
@@ -86,7 +108,8 @@ class PreparedModel {
   Result<std::unique_ptr<Preparation>> open(const Options& options = {},
                                             io::SystemCalls& calls = io::system_calls(),
                                             std::filesystem::path to = {}) const {
-    return Preparation::open({source_folder(), *index_, weights_.binding(), plan_, "synthetic"},
+    return Preparation::open({source_folder(), *index_, weights_.binding(), plan_, "synthetic",
+                              engine_ ? &*engine_ : nullptr, choice_},
                              to.empty() ? out() : to, options, calls);
   }
   Result<Report> prepare(const Options& options = {}, io::SystemCalls& calls = io::system_calls(),
@@ -152,6 +175,8 @@ class PreparedModel {
   testing_support::SyntheticWeights weights_;
   std::optional<checkpoint::TensorIndex> index_;
   loader::LoadPlan plan_;
+  std::optional<loader::EnginePlan> engine_;
+  loader::EngineChoice choice_;
   std::vector<std::uint32_t> crcs_;
 };
 

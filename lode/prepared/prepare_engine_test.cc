@@ -1,0 +1,168 @@
+#include <gmock/gmock.h>
+
+#include "lode/prepared/compare.h"
+#include "lode/prepared/prepare_test_support.h"
+
+// Preparations for GPU engines: the same bytes whatever stops and splits the work.
+
+namespace lode::prepared {
+namespace {
+
+using loader::EngineChoice;
+using targets::Target;
+
+constexpr testing_support::SyntheticShape kModel{.storage = ExpertStorage::kNvfp4,
+                                                 .layers = 2,
+                                                 .experts = 8,
+                                                 .hidden = 512,
+                                                 .intermediate = 512,
+                                                 .vocab = 64};
+constexpr Options kSmallUnits{.unit_bytes = 1};
+
+// Fails one write to a data file and all that follow.
+class FailingWrites final : public io::SystemCalls {
+ public:
+  explicit FailingWrites(std::uint64_t first) : first_(first) {}
+  std::int64_t pwrite(int file, std::span<const std::byte> bytes, std::uint64_t at) override {
+    if (next_++ >= first_) return -EIO;
+    return io::SystemCalls::pwrite(file, bytes, at);
+  }
+  bool failed() const { return next_ > first_; }
+
+ private:
+  std::uint64_t first_;
+  std::uint64_t next_ = 0;
+};
+
+class EngineTargets : public testing::TestWithParam<Target> {};
+
+TEST_P(EngineTargets, GoOnToEqualBytesAfterEachWriteThatFails) {
+  const FoldersInMemory in_memory;
+  PreparedModel model(kModel);
+  model.choose({.target = GetParam()});
+  for (std::uint64_t first = 0;; first += 1) {
+    FailingWrites calls(first);
+    const auto report = model.prepare(kSmallUnits, calls);
+    if (!calls.failed()) break;
+    ASSERT_FALSE(report) << first;
+    EXPECT_EQ(report.error().code, Code::kIo) << to_string(report.error());
+    const auto again = model.prepare(kSmallUnits);
+    ASSERT_TRUE(again) << first << " " << to_string(again.error());
+    model.expect_whole();
+    std::filesystem::remove_all(model.out());
+  }
+  model.expect_whole();
+}
+
+TEST_P(EngineTargets, MakeTheSameBytesWithAnyNumberOfThreads) {
+  const FoldersInMemory in_memory;
+  PreparedModel model(kModel);
+  model.choose({.target = GetParam()});
+  ASSERT_TRUE(model.prepare());
+  for (const std::uint32_t threads : {1U, 3U, 16U}) {
+    model.choose({.target = GetParam()}, threads);
+    model.expect_whole();
+  }
+}
+
+TEST_P(EngineTargets, HoldNothingWhereAReservationIsRefused) {
+  const FoldersInMemory in_memory;
+  PreparedModel model(kModel);
+  model.choose({.target = GetParam()});
+  for (std::uint64_t refused = 0;; ++refused) {
+    memory::FailingLedger ledger(kRoomy, refused);
+    const auto preparation = model.open();
+    ASSERT_TRUE(preparation);
+    const auto report = (*preparation)->run(ledger);
+    EXPECT_EQ(ledger.held_bytes(), 0U);
+    if (!ledger.refused()) break;
+    ASSERT_FALSE(report);
+    EXPECT_EQ(report.error().code, Code::kOverBudget);
+  }
+  model.expect_whole();
+}
+
+TEST_P(EngineTargets, RecordInTheLedgerWhatTheyPlanned) {
+  const FoldersInMemory in_memory;
+  PreparedModel model(kModel);
+  model.choose({.target = GetParam()});
+  memory::Ledger ledger(kRoomy);
+  const auto preparation = model.open();
+  ASSERT_TRUE(preparation);
+  const auto planned = (*preparation)->expected_stages();
+  ASSERT_TRUE((*preparation)->run(ledger));
+  EXPECT_EQ(ledger.stages(), planned);
+}
+
+INSTANTIATE_TEST_SUITE_P(Prepare, EngineTargets,
+                         testing::Values(Target::kMarlin, Target::kFlashinferTrtllm,
+                                         Target::kVllmCutlass),
+                         [](const auto& tested) {
+                           std::string name(targets::name(tested.param));
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+TEST(EngineTarget, SaysWhichTensorExpertAndPlaceDiffersFromTheSource) {
+  const FoldersInMemory in_memory;
+  PreparedModel model(kModel);
+  model.choose({.target = Target::kVllmCutlass});
+  ASSERT_TRUE(model.prepare());
+  const auto checkpoint = prepared::open(model.out(), Verification::kHeader);
+  ASSERT_TRUE(checkpoint);
+  const loader::EngineBankPlan& bank = checkpoint->index.engine_banks[1];
+  EXPECT_EQ(bank.layer, 1U);
+  EXPECT_EQ(bank.tensors()[0].name, "w13_weight");
+  EXPECT_EQ(bank.tensors()[0].shape, (tensor::Shape{8, 1024, 256}));
+  const Section& section = checkpoint->index.sections.back();
+  EXPECT_EQ(section.kind, SectionKind::kEngineBank);
+  const std::uint64_t at = bank.offsets_bytes[0] + 3 * bank.tensors()[0].expert_bytes + 5 * 256 + 7;
+  EXPECT_THAT(what_lies_at(checkpoint->index, section, at),
+              testing::HasSubstr("w13_weight of expert 3, at [3, 5, 7]"));
+}
+
+TEST(EngineTarget, IsAnotherPreparationThanThatOfTheCpu) {
+  const FoldersInMemory in_memory;
+  PreparedModel model(kModel);
+  ASSERT_TRUE(model.prepare());
+  model.choose({.target = Target::kMarlin});
+  const auto other = model.open();
+  ASSERT_FALSE(other);
+  EXPECT_EQ(other.error().code, Code::kUsage);
+}
+
+TEST(EngineTarget, GivesNoSourceAway) {
+  const FoldersInMemory in_memory;
+  PreparedModel model(kModel);
+  model.choose({.target = Target::kMarlin});
+  const auto refused = model.open({.consume = true});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kUnsupported);
+}
+
+TEST(EngineTarget, NamesExpertsWithoutTheScalesOfActivationsThatItWants) {
+  PreparedModel model(kModel);
+  for (std::size_t i = 0; i < model.binding().experts[0].size(); ++i) {
+    loader::ExpertSource& expert = model.binding().experts[0][i];
+    for (loader::MatrixSource* matrix : {&expert.gate, &expert.up, &expert.down}) {
+      matrix->input_scale_shard = matrix->matrix_scale_shard;
+      matrix->input_scale_offset_bytes = matrix->matrix_scale_offset_bytes;
+      matrix->has_input_scale = i != 3 && i != 5;
+    }
+  }
+  const EngineChoice choice{.target = Target::kVllmCutlass};
+  const auto plan = loader::plan_engine(model.binding(), choice, 2);
+  ASSERT_TRUE(plan);
+  memory::Ledger ledger(kRoomy);
+  loader::ChecksumSink sink;
+  const auto engine = loader::make_engine(model.plan());
+  ASSERT_TRUE(engine);
+  const Status made =
+      loader::stream_engine(*plan, model.binding(), {ledger, **engine, sink, nullptr, {}});
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().code, Code::kInvalidSource);
+  EXPECT_THAT(to_string(made.error()), testing::HasSubstr("2 of 8 experts (3, 5)"));
+}
+
+}  // namespace
+}  // namespace lode::prepared
