@@ -8,6 +8,7 @@
 #include "lode/cli/table.h"
 #include "lode/engine/inventory.h"
 #include "lode/engine/source.h"
+#include "lode/engine/target_fit.h"
 #include "lode/json/json.h"
 #include "lode/prepared/checkpoint.h"
 #include "lode/prepared/consume.h"
@@ -92,6 +93,27 @@ json::Value as_json(const std::vector<Candidate>& candidates) {
   return json::Value(std::move(list));
 }
 
+// What the checkpoint can be prepared for; where it is not understood, no target can tell why not.
+std::vector<engine::TargetFit> targets_of(const Findings& found) {
+  if (found.binding && found.whole) return engine::target_fits(*found.binding);
+  std::vector<engine::TargetFit> fits;
+  for (const targets::TargetInfo& info : targets::target_table()) {
+    fits.push_back({info.target, to_string(*found.fault())});
+  }
+  return fits;
+}
+
+json::Value as_json(const std::vector<engine::TargetFit>& fits) {
+  json::Array list;
+  for (const engine::TargetFit& fit : fits) {
+    list.push_back(
+        json::object({{"name", targets::name(fit.target)},
+                      {"possible", fit.possible()},
+                      {"reason", fit.possible() ? json::Value() : json::Value(fit.reason)}}));
+  }
+  return json::Value(std::move(list));
+}
+
 Result<Findings> examine(const std::filesystem::path& folder) {
   LODE_TRY_STATUS(engine::check_folder(folder));
   LODE_TRY(checkpoint::TensorIndex index, checkpoint::open_index(folder));
@@ -137,6 +159,7 @@ json::Value as_json(const Findings& found) {
        {"ignored", found.binding ? strings(found.binding->ignored) : json::Value(json::Array{})},
        {"notes", strings(notes_of(found))},
        {"would_fit", as_json(candidates(found))},
+       {"targets", as_json(targets_of(found))},
        {"runs_on_cpu", fault == nullptr},
        {"fault", fault == nullptr ? json::Value() : json::Value(to_string(*fault))}});
 }
@@ -158,6 +181,15 @@ void print_roles(const Findings& found) {
                human_bytes(share.bytes)});
   }
   fmt::print("{}\n", table.text());
+}
+
+void print_targets(const Findings& found) {
+  if (!found.binding || !found.whole) return;  // the one fault is said at the end
+  Table table({"targets", "", ""});
+  for (const engine::TargetFit& fit : engine::target_fits(*found.binding)) {
+    table.add({std::string(targets::name(fit.target)), fit.possible() ? "yes" : "no", fit.reason});
+  }
+  fmt::print("\n{}", table.text());
 }
 
 void print_text(const Findings& found) {
@@ -187,6 +219,7 @@ void print_text(const Findings& found) {
     fmt::print("family    {}: every tensor has its role{}\n", (*found.family)->model_type,
                found.whole ? "; runs on target cpu" : "");
   }
+  print_targets(found);
 }
 
 json::Value as_json(const prepared::Checkpoint& checkpoint) {
@@ -251,7 +284,7 @@ void add_inspect(Program& program) {
   CLI::App* const command =
       add_command(program, "inspect",
                   "What a checkpoint really contains: bytes per dtype and role, contradictions, "
-                  "which family fits. Reads headers only.",
+                  "which family fits, which targets it can go to. Reads headers only.",
                   "  lode inspect ~/models/Qwen3-30B-A3B-NVFP4\n  lode inspect DIR --json\n");
   const auto folder = std::make_shared<std::string>();
   const auto json = std::make_shared<bool>(false);

@@ -4,9 +4,11 @@
 #include "lode/base/bytes.h"
 #include "lode/base/fmt.h"
 #include "lode/cli/model_options.h"
+#include "lode/cli/plan_target.h"
 #include "lode/cli/plan_view.h"
 #include "lode/cli/program.h"
 #include "lode/cli/stage_chart.h"
+#include "lode/cli/target_options.h"
 #include "lode/cli/text_file.h"
 
 namespace lode::cli {
@@ -22,6 +24,15 @@ struct PlanOptions {
   std::string svg;
   std::string after;
   std::string machine;  // bytes that it has available; empty: this one
+  TargetOptions target;
+
+  // What is asked for that only the plan of a run has.
+  const char* only_for_runs() const {
+    if (strict) return "--strict";
+    if (!svg.empty()) return "--svg";
+    if (!after.empty()) return "--after";
+    return machine.empty() ? nullptr : "--machine";
+  }
 };
 
 struct Planned {
@@ -120,7 +131,20 @@ Status check_margin(const Planned& planned, bool strict) {
                .found = fmt::format("{} of {}", spare, human_bytes(limit))};
 }
 
+// A preparation, instead of a run.
+Status plan_preparation(const ModelOptions& options, const PlanOptions& how) {
+  if (how.only_for_runs() != nullptr) {
+    return Error{.code = Code::kUsage,
+                 .thing = how.only_for_runs(),
+                 .wanted = "the plan of a run, which is for --target cpu",
+                 .found = "--target " + how.target.target};
+  }
+  LODE_TRY(const engine::Settings settings, settings_of(options));
+  return plan_target(options.folder, settings, how.target, how.json);
+}
+
 Status plan(const ModelOptions& options, const PlanOptions& how) {
+  if (!how.target.is_cpu() || how.target.is_part()) return plan_preparation(options, how);
   LODE_TRY(const Planned planned, make_plan(options, how.machine));
   if (!how.svg.empty()) {
     const engine::RunPlan& made = planned.plan;
@@ -144,7 +168,8 @@ void add_plan(Program& program) {
       "What a run will hold, stage by stage, before anything is read: the loader's own schedule",
       "  lode plan DIR\n  lode plan DIR --memory 12GiB --ctx 32768\n"
       "  lode plan DIR --memory 12GiB --ctx auto --json\n  lode plan DIR --svg plan.svg\n"
-      "  lode run DIR -p Once --receipt run.json && lode plan DIR --after run.json\n");
+      "  lode run DIR -p Once --receipt run.json && lode plan DIR --after run.json\n"
+      "  lode plan DIR --target marlin   # what `lode prepare --target marlin` makes and holds\n");
   const auto options = add_model_options(command);
   const auto how = std::make_shared<PlanOptions>();
   command->add_flag("--json", how->json, "Print JSON; the stages have the form of a receipt's");
@@ -156,6 +181,7 @@ void add_plan(Program& program) {
   command->add_option("--machine", how->machine,
                       "Plan for another machine, which has so much memory available");
   command->add_option("--svg", how->svg, "Draw bytes over stages into this file");
+  add_target_options(command, how->target);
   command->callback([&program, options, how] {
     program.chosen = [options, how] { return plan(*options, *how); };
   });

@@ -1,4 +1,3 @@
-#include <charconv>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -9,6 +8,7 @@
 #include "lode/cli/model_options.h"
 #include "lode/cli/program.h"
 #include "lode/cli/progress_view.h"
+#include "lode/cli/target_options.h"
 #include "lode/cli/text_file.h"
 #include "lode/engine/prepare_receipt.h"
 #include "lode/engine/prepare_run.h"
@@ -21,13 +21,7 @@ namespace {
 struct PrepareOptions {
   std::string folder;
   std::string out;
-  std::string target = "cpu";
-  std::string experts;
-  std::uint32_t ranks = 1;
-  std::uint32_t rank = 0;
-  bool fp8_activations = false;
-  std::string flashinfer = "0.7";
-  std::string online;
+  TargetOptions target;
   std::string export_as;
   std::string dense = "as-stored";
   std::string io = "auto";
@@ -48,47 +42,11 @@ Result<engine::Settings> settings_of(const PrepareOptions& options) {
   return settings;
 }
 
-// "0-7,12": numbers and ranges, in rising order.
-// Errors: kUsage.
-Result<std::vector<std::uint32_t>> parse_numbers(const std::string& text) {
-  const Error error{.code = Code::kUsage,
-                    .thing = "--experts",
-                    .wanted = "numbers and ranges in rising order, such as 0-7,12",
-                    .found = text};
-  constexpr std::uint32_t kMost = 1U << 20;
-  std::vector<std::uint32_t> numbers;
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  for (;;) {
-    std::uint32_t first = 0;
-    auto read = std::from_chars(at, end, first);
-    if (read.ec != std::errc{}) return error;
-    std::uint32_t last = first;
-    if (read.ptr != end && *read.ptr == '-') {
-      read = std::from_chars(read.ptr + 1, end, last);
-      if (read.ec != std::errc{}) return error;
-    }
-    if (last < first || last > kMost || (!numbers.empty() && first <= numbers.back())) return error;
-    for (; first <= last; ++first) numbers.push_back(first);
-    if (read.ptr == end) return numbers;
-    if (*read.ptr != ',') return error;
-    at = read.ptr + 1;
-  }
-}
-
-Result<loader::EngineChoice> choice_of(const PrepareOptions& options, std::uint32_t num_experts) {
-  loader::EngineChoice choice;
-  choice.target = *targets::target_by_name(options.target);  // one of those that CLI11 lets through
-  choice.options.fp8_activations = options.fp8_activations;
-  choice.options.flashinfer = options.flashinfer;
-  choice.options.online = options.online;
-  LODE_TRY(choice.experts, engine::experts_of_rank(num_experts, options.ranks, options.rank));
-  if (!options.experts.empty()) {
-    LODE_TRY(choice.experts, parse_numbers(options.experts));
-  }
-  if (!choice.is_cpu() || (choice.experts.empty() && options.export_as.empty())) return choice;
+// An export has no other readers than GPU engines.
+Status check_export(const PrepareOptions& options) {
+  if (options.export_as.empty() || !options.target.is_cpu()) return {};
   return Error{.code = Code::kUsage,
-               .thing = choice.experts.empty() ? "--export" : "--experts, --ranks",
+               .thing = "--export",
                .wanted = "a target of a GPU engine",
                .found = "--target cpu"};
 }
@@ -158,12 +116,14 @@ void say_done(const PrepareOptions& options, const prepared::Report& report) {
 }
 
 Status prepare(const PrepareOptions& options) {
+  LODE_TRY_STATUS(check_export(options));
   if (!options.receipt.empty()) LODE_TRY_STATUS(check_writable(options.receipt));
   LODE_TRY(const memory::HeldProbe probe, memory::HeldProbe::make());
   LODE_TRY(const engine::Settings settings, settings_of(options));
   LODE_TRY(const memory::MachineMemory machine, memory::read_machine_memory());
   LODE_TRY(const engine::Source source, engine::open_source_to_prepare(options.folder));
-  LODE_TRY(const loader::EngineChoice choice, choice_of(options, source.spec.router.num_experts));
+  LODE_TRY(const loader::EngineChoice choice,
+           choice_of(options.target, source.spec.router.num_experts));
   LODE_TRY(const engine::PrepareRun run,
            engine::plan_prepare(source, settings, machine,
                                 {.out = options.out,
@@ -205,44 +165,17 @@ Status prepare(const PrepareOptions& options) {
   return deliver_receipt(options.receipt, receipt);
 }
 
-void add_target_options(CLI::App* command, PrepareOptions& options) {
-  std::vector<std::string> names;
-  for (const targets::TargetInfo& info : targets::target_table()) names.emplace_back(info.name);
-  command
-      ->add_option(
-          "--target", options.target,
-          "Whose kernels the experts are laid out for; everything else lies as Lode runs it")
-      ->check(CLI::IsMember(names))
-      ->capture_default_str();
-  command
-      ->add_option(
-          "--export", options.export_as,
-          "Write safetensors, named and shaped as the engine holds them, instead of Lode's "
-          "own format; everything but the experts as it is")
-      ->check(CLI::IsMember({"safetensors"}));
-  command->add_option("--experts", options.experts,
-                      "Only these of each layer, such as 0-7,12: what one rank holds");
-  command->add_option("--ranks", options.ranks, "Only the experts of --rank of so many")
-      ->capture_default_str();
-  command->add_option("--rank", options.rank, "Which rank, from 0 on")->capture_default_str();
-  command->add_flag("--fp8-activations", options.fp8_activations,
-                    "For kernels that read FP8 activations, where a target has both");
-  command
-      ->add_option("--flashinfer", options.flashinfer,
-                   "Whose SM90 mixed-input layout: FlashInfer 0.7 or 0.6.16")
-      ->check(CLI::IsMember({"0.7", "0.6.16"}))
-      ->capture_default_str();
-  command
-      ->add_option("--online", options.online,
-                   "What BF16 and F16 experts become on the way to a GPU engine")
-      ->check(CLI::IsMember({"fp8-tensor", "fp8-channel", "fp8-block", "mxfp8", "mxfp4", "nvfp4"}));
-}
-
 void add_options(CLI::App* command, const std::shared_ptr<PrepareOptions>& options) {
   command->add_option("DIR", options->folder, "Hugging Face folder of the model")->required();
   command->add_option("OUT", options->out, "Folder to fill; one that was begun is gone on with")
       ->required();
-  add_target_options(command, *options);
+  add_target_options(command, options->target);
+  command
+      ->add_option(
+          "--export", options->export_as,
+          "Write safetensors, named and shaped as the engine holds them, instead of Lode's "
+          "own format; everything but the experts as it is")
+      ->check(CLI::IsMember({"safetensors"}));
   command
       ->add_option("--dense", options->dense,
                    "Matrices outside the experts: as-stored, or int8 made now")
