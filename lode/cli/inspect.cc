@@ -222,6 +222,21 @@ void print_text(const Findings& found) {
   print_targets(found);
 }
 
+// Whether it has the experts of one rank only.
+bool is_part(const prepared::Checkpoint& checkpoint) {
+  return !checkpoint.index.choice.experts.empty();
+}
+
+// Of each layer; nothing where it is all of them.
+json::Value experts_json(const prepared::Checkpoint& checkpoint) {
+  if (!is_part(checkpoint)) return {};
+  json::Array experts;
+  for (const std::uint32_t expert : checkpoint.index.choice.experts) {
+    experts.emplace_back(std::int64_t{expert});
+  }
+  return json::Value(std::move(experts));
+}
+
 json::Value as_json(const prepared::Checkpoint& checkpoint) {
   const prepared::Manifest& manifest = checkpoint.manifest;
   json::Array sources;
@@ -238,7 +253,8 @@ json::Value as_json(const prepared::Checkpoint& checkpoint) {
                        {"sections", static_cast<std::uint64_t>(checkpoint.index.sections.size())},
                        {"chunks", checkpoint.index.num_chunks()},
                        {"sources", std::move(sources)},
-                       {"runs_on_cpu", true}});
+                       {"experts", experts_json(checkpoint)},
+                       {"runs_on_cpu", !is_part(checkpoint)}});
 }
 
 void print_text(const prepared::Checkpoint& checkpoint) {
@@ -251,17 +267,29 @@ void print_text(const prepared::Checkpoint& checkpoint) {
   fmt::print(
       "files     {} with {} in chunks of 2 MiB, {}\n", count_of(checkpoint.files.size(), "file"),
       count_of(checkpoint.index.sections.size(), "section"), human_bytes(checkpoint.data_bytes()));
+  if (is_part(checkpoint)) {
+    fmt::print("experts   {} of each layer, for one rank of an engine; it does not run here\n",
+               checkpoint.index.choice.experts.size());
+  }
   for (const prepared::SourceShard& source : manifest.sources) {
     fmt::print("made of   {}, {}\n", source.name, human_bytes(source.bytes));
   }
 }
 
+// Opened as a run opens it, where it can run.
+Result<prepared::Checkpoint> open_prepared(const std::filesystem::path& folder) {
+  LODE_TRY(const prepared::Checkpoint head, prepared::read_head(folder));
+  if (is_part(head)) return prepared::open(folder, prepared::Verification::kHeader);
+  LODE_TRY(engine::Source source, engine::open_source(folder));
+  return *std::move(source.prepared);
+}
+
 Status inspect_prepared(const std::filesystem::path& folder, bool json) {
-  LODE_TRY(const engine::Source source, engine::open_source(folder));
+  LODE_TRY(const prepared::Checkpoint checkpoint, open_prepared(folder));
   if (json) {
-    fmt::print("{}\n", json::dump(as_json(*source.prepared), 2));
+    fmt::print("{}\n", json::dump(as_json(checkpoint), 2));
   } else {
-    print_text(*source.prepared);
+    print_text(checkpoint);
   }
   return {};
 }

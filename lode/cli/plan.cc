@@ -27,7 +27,9 @@ struct PlanOptions {
   TargetOptions target;
 
   // What is asked for that only the plan of a run has.
-  const char* only_for_runs() const {
+  const char* only_for_runs(const ModelOptions& options) const {
+    if (options.memory) return "--memory";  // a preparation looks itself, before it writes
+    if (!options.context.empty()) return "--ctx";
     if (strict) return "--strict";
     if (!svg.empty()) return "--svg";
     if (!after.empty()) return "--after";
@@ -133,9 +135,9 @@ Status check_margin(const Planned& planned, bool strict) {
 
 // A preparation, instead of a run.
 Status plan_preparation(const ModelOptions& options, const PlanOptions& how) {
-  if (how.only_for_runs() != nullptr) {
+  if (const char* const option = how.only_for_runs(options)) {
     return Error{.code = Code::kUsage,
-                 .thing = how.only_for_runs(),
+                 .thing = option,
                  .wanted = "the plan of a run, which is for --target cpu",
                  .found = "--target " + how.target.target};
   }

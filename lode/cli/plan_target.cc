@@ -24,6 +24,7 @@ struct View {
   const TargetOptions& options;
   std::size_t num_experts;  // of a layer that are prepared
   const TargetPlan& plan;
+  loader::DenseFormat dense;
 };
 
 json::Value as_json(const TargetStage& stage) {
@@ -54,6 +55,7 @@ json::Value as_json(const View& view) {
                        {"expert_padding_bytes", plan.expert_padding_bytes},
                        {"alignment_bytes", plan.alignment_bytes},
                        {"dense_bytes", plan.dense_bytes},
+                       {"dense", loader::name(view.dense)},
                        {"transient_bytes", plan.transient_bytes},
                        {"stages", json::Value(std::move(stages))}});
 }
@@ -133,7 +135,7 @@ std::string text_of(const View& view) {
   text += fmt::format("padding   {} of them\n", exact(plan.expert_padding_bytes));
   text += fmt::format("file      {} more, between tensors that begin on whole pages\n",
                       exact(plan.alignment_bytes));
-  text += fmt::format("dense     {}, as stored\n", exact(plan.dense_bytes));
+  text += fmt::format("dense     {}, {}\n", exact(plan.dense_bytes), loader::name(view.dense));
   text += fmt::format("transient {}, at most in a stage; program and index beside it\n\n",
                       exact(plan.transient_bytes));
   text += stage_table(runs) + "\n" + way_table(runs);
@@ -155,7 +157,7 @@ Status plan_target(const std::string& folder, const engine::Settings& settings,
   LODE_TRY(const loader::EnginePlan made,
            loader::plan_engine(source.binding, choice, settings.load.workers));
   const TargetPlan plan = engine::target_plan(made, choice, load);
-  const View view{source, options, made.banks.front().experts.size(), plan};
+  const View view{source, options, made.banks.front().experts.size(), plan, settings.load.dense};
   fmt::print("{}", as_json_text ? json::dump(as_json(view), 2) + "\n" : text_of(view));
   return {};
 }

@@ -1,0 +1,100 @@
+#include <gmock/gmock.h>
+
+#include "lode/cli/test_command.h"
+
+// What `lode inspect` and `lode plan` say of targets, as a user types them.
+
+namespace lode::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+json::Value plan_for(const std::string& target, const std::vector<std::string>& more = {}) {
+  std::vector<std::string> words = {"plan", kStory, "--target", target, "--json"};
+  words.insert(words.end(), more.begin(), more.end());
+  const Answer answer = lode(words);
+  EXPECT_EQ(answer.status, 0) << answer.err;
+  return json_of(answer.out);
+}
+
+TEST(TargetCommands, InspectSaysOfEachTargetWhetherTheCheckpointCanGoThereOrWhyNot) {
+  const json::Value found = json_of(lode({"inspect", kStory, "--json"}).out);
+  const json::Array& targets = *found.find("targets")->as_array();
+  ASSERT_EQ(targets.size(), 7U);
+  for (const json::Value& target : targets) {
+    const bool possible = *target.find("possible")->as_bool();
+    EXPECT_EQ(possible, target.find("reason")->is_null());
+    const std::string name = *target.find("name")->as_string();
+    EXPECT_EQ(lode({"plan", kStory, "--target", name}).status == 0, possible) << name;
+  }
+  const std::string text = lode({"inspect", kStory}).out;
+  EXPECT_THAT(text, HasSubstr("\nmarlin              yes\n"));
+  EXPECT_THAT(text, HasSubstr("\ndeepgemm            no   "));
+}
+
+TEST(TargetCommands, InspectGivesTheFaultOfACheckpointAsTheReasonOfEveryTarget) {
+  const std::string bare = temp("inspect-targets");
+  std::filesystem::create_directories(bare);
+  std::filesystem::copy(kStory, bare, std::filesystem::copy_options::recursive);
+  std::ofstream(bare + "/config.json") << R"({"architectures": ["X"], "model_type": "stranger"})";
+  const json::Value found = json_of(lode({"inspect", bare, "--json"}).out);
+  for (const json::Value& target : *found.find("targets")->as_array()) {
+    EXPECT_FALSE(*target.find("possible")->as_bool());
+    EXPECT_EQ(*target.find("reason")->as_string(), *found.find("fault")->as_string());
+  }
+}
+
+TEST(TargetCommands, PlanGivesTheStagesThatMakeItsTotalsAndTheEnginesWaysBeside) {
+  const json::Value plan = plan_for("marlin");
+  std::int64_t experts = 0, dense = 0, padding = 0;
+  for (const json::Value& stage : *plan.find("stages")->as_array()) {
+    const json::Array& engines = *stage.find("engines")->as_array();
+    (engines.empty() ? dense : experts) += whole(stage, "final_bytes");
+    padding += whole(stage, "padding_bytes");
+    EXPECT_LE(whole(stage, "transient_bytes"), whole(plan, "transient_bytes"));
+    if (engines.empty()) continue;
+    EXPECT_EQ(*engines.front().find("when")->as_string(), "before vLLM #47851");
+  }
+  EXPECT_EQ(experts, whole(plan, "expert_bytes"));
+  EXPECT_EQ(padding, whole(plan, "expert_padding_bytes"));
+  EXPECT_EQ(dense, whole(plan, "dense_bytes"));
+  const std::string text = lode({"plan", kStory, "--target", "marlin"}).out;
+  EXPECT_THAT(text, HasSubstr("\npadding   "));
+  EXPECT_THAT(text, HasSubstr("max(2*W13, W13+2*W2)"));
+}
+
+// A preparation makes what its plan says.
+TEST(TargetCommands, PlanIsThePreparationThatFollowsForAPartOfTheExpertsToo) {
+  const std::vector<std::string> part = {"--ranks", "2", "--rank", "1"};
+  const std::string out = temp("planned-marlin");
+  const std::string receipt = temp("planned-marlin.json");
+  std::vector<std::string> words = {"prepare", kStory,      out,    "--target",
+                                    "marlin",  "--receipt", receipt};
+  words.insert(words.end(), part.begin(), part.end());
+  ASSERT_EQ(lode(words).status, 0);
+  const json::Value plan = plan_for("marlin", part);
+  const json::Value made = json_of(text_of(receipt));
+  const std::int64_t planned =
+      whole(plan, "expert_bytes") + whole(plan, "alignment_bytes") + whole(plan, "dense_bytes");
+  EXPECT_GE(whole(made, "output_bytes"), planned);
+  const auto sections = static_cast<std::int64_t>(plan.find("stages")->as_array()->size());
+  EXPECT_LT(whole(made, "output_bytes"), planned + 4096 * sections);  // each on whole pages
+  const json::Value found = json_of(lode({"inspect", out, "--json"}).out);
+  EXPECT_EQ(found.find("experts")->as_array()->size(), 8U);  // of 16
+  EXPECT_FALSE(*found.find("runs_on_cpu")->as_bool());
+  EXPECT_THAT(lode({"inspect", out}).out, HasSubstr("\nexperts   8 of each layer, for one rank"));
+}
+
+TEST(TargetCommands, PlanRefusesWhatBelongsToARunAndPartsOfTheCpu) {
+  EXPECT_EQ(lode({"plan", kStory, "--target", "marlin", "--strict"}).status, 2);
+  EXPECT_EQ(lode({"plan", kStory, "--target", "marlin", "--machine", "1GiB"}).status, 2);
+  EXPECT_EQ(lode({"plan", kStory, "--target", "marlin", "--memory", "1GiB"}).status, 2);
+  EXPECT_EQ(lode({"plan", kStory, "--target", "marlin", "--ctx", "64"}).status, 2);
+  EXPECT_EQ(lode({"plan", kStory, "--experts", "0-1"}).status, 2);
+  EXPECT_EQ(lode({"plan", kStory, "--target", "marlin", "--experts", "3-1"}).status, 2);
+  EXPECT_EQ(lode({"plan", kStory, "--target", "marlin", "--experts", "0-4000"}).status, 2);
+  EXPECT_EQ(lode({"plan", kStory, "--target", "nobody"}).status, 2);
+}
+
+}  // namespace
+}  // namespace lode::cli
