@@ -55,6 +55,7 @@ function(lode_test name)
   lode_link_rooms(${name} PRIVATE ${rooms})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE lode_warnings GTest::gmock_main)
+  target_compile_options(${name} PRIVATE -O1)  # a fifth less to wait for; what is tested has its own
   target_compile_definitions(${name} PRIVATE LODE_GOLDEN_DIR="${PROJECT_SOURCE_DIR}/tests/golden"
                                              LODE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   add_test(NAME ${name} COMMAND ${name})
