@@ -106,6 +106,7 @@ class EngineStream {
   void begin_progress();
   Result<Transient> make_transient();
   Status run_bank(const EngineBankPlan& bank, std::uint64_t start_bytes);
+  void look_at_scalars();
   Status make_tensor(std::size_t tensor_idx);
   Status refine_and_make(const Part& part, const targets::ExpertSource& source);
   Status make_part(const Part& part, const targets::ExpertSource& source);
@@ -190,6 +191,7 @@ Status EngineStream::run_bank(const EngineBankPlan& bank, std::uint64_t start_by
   at_bytes_ = start_bytes;
   LODE_TRY(scalars_,
            read_layer_scalars(binding_.experts[bank.layer], bank, parts_.engine, *reader_));
+  look_at_scalars();
   outlet_->begin(bank.layer + 1, start_bytes);
   for (std::size_t tensor = 0; tensor < bank.tensors().size(); ++tensor) {
     LODE_TRY_STATUS(fill_to(bank.offsets_bytes[tensor]));
@@ -197,6 +199,13 @@ Status EngineStream::run_bank(const EngineBankPlan& bank, std::uint64_t start_by
   }
   LODE_TRY_STATUS(fill_to(bank.bytes));
   return outlet_->end();
+}
+
+void EngineStream::look_at_scalars() {
+  if (parts_.findings == nullptr || scalars_.up_scale.empty()) return;
+  for (std::size_t i = 0; i < scalars_.gate_scale.size(); ++i) {
+    if (scalars_.gate_scale[i] != scalars_.up_scale[i]) ++parts_.findings->unequal_pairs;
+  }
 }
 
 // Expert after expert; with two slots the next one is on its way meanwhile.

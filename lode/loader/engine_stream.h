@@ -19,12 +19,18 @@ struct EngineStart {
   std::uint64_t offset_bytes = 0;  // a multiple of ChunkRun::kChunkBytes
 };
 
+/// What was seen of the numbers on the way.
+struct EngineFindings {
+  std::uint64_t unequal_pairs = 0;  // experts whose gate and up have different scales of the matrix
+};
+
 struct EngineStreamParts {
   memory::Ledger& ledger;
   io::ReadEngine& engine;
   ChunkSink& sink;
   Progress* progress = nullptr;
   EngineStart start{};
+  EngineFindings* findings = nullptr;
 };
 
 /// Bytes of what is made and on its way to the sink.

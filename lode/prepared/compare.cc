@@ -215,7 +215,8 @@ Status compare_with(const Checkpoint& checkpoint, const loader::LoadPlan& plan,
   loader::LoadPlan dense = plan;
   for (StagePlan& stage : dense.stages) stage.bank.reset();
   LODE_TRY_STATUS(loader::stream(dense, binding, {ledger, *engine, sink, progress}));
-  return loader::stream_engine(engine_plan, binding, {ledger, *engine, sink, progress});
+  return loader::stream_engine(engine_plan, binding,
+                               {ledger, *engine, sink, progress, {}, nullptr});
 }
 
 }  // namespace lode::prepared

@@ -379,8 +379,10 @@ Result<Report> Export::run(memory::Ledger& ledger, loader::Progress* progress) {
   LODE_TRY_STATUS(files.open());
   LODE_TRY(const auto engine, loader::make_engine(input_.plan));
   report.reading = engine->description();
+  loader::EngineFindings findings;
   LODE_TRY_STATUS(loader::stream_engine(*input_.engine, input_.binding,
-                                        {ledger, *engine, files, progress, {}}));
+                                        {ledger, *engine, files, progress, {}, &findings}));
+  report.unequal_pairs = findings.unequal_pairs;
   LODE_TRY_STATUS(copy_rest({layout_, ledger, *engine, progress}, files));
   LODE_TRY_STATUS(files.sync());
   LODE_TRY(const auto companions, copy_companions(calls_, input_.folder, out_));

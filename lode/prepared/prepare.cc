@@ -109,6 +109,7 @@ class Work final : public Preparation {
   std::optional<Journal> journal_;
   Consumer consumer_;
   std::uint64_t done_chunks_ = 0;
+  loader::EngineFindings findings_;
   bool finished_ = false;
 };
 
@@ -256,7 +257,7 @@ Status Work::stream(SectionWriter& writer, io::ReadEngine& engine, memory::Ledge
       loader::stream(plan_, input_.binding, {ledger, engine, writer, progress, stream_start()}));
   if (const auto start = engine_start()) {
     LODE_TRY_STATUS(loader::stream_engine(*input_.engine, input_.binding,
-                                          {ledger, engine, writer, progress, *start}));
+                                          {ledger, engine, writer, progress, *start, &findings_}));
   }
   return writer.finish();
 }
@@ -293,6 +294,7 @@ Result<Report> Work::run(memory::Ledger& ledger, loader::Progress* progress) {
   Status status = stream(writer, *engine, ledger, progress);
   report.written_bytes = writer.written_bytes();
   report.freed_bytes = consumer_.freed_bytes();
+  report.unequal_pairs = findings_.unequal_pairs;
   if (status) status = finish();
   if (status) return report;
   const Code code = status.error().code;

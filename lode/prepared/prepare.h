@@ -43,6 +43,8 @@ struct Report {
   std::uint64_t written_bytes = 0;  // of them, by this run
   std::uint64_t freed_bytes = 0;    // of the sources, by this run
   std::string reading;              // how the sources were read, in the words of the engine
+  // For a GPU engine: experts, of those made by this run, whose gate and up have different scales.
+  std::uint64_t unequal_pairs = 0;
 };
 
 /// One preparation of a checkpoint, from the first byte or from where an earlier one was stopped.

@@ -158,7 +158,7 @@ TEST(EngineTarget, NamesExpertsWithoutTheScalesOfActivationsThatItWants) {
   const auto engine = loader::make_engine(model.plan());
   ASSERT_TRUE(engine);
   const Status made =
-      loader::stream_engine(*plan, model.binding(), {ledger, **engine, sink, nullptr, {}});
+      loader::stream_engine(*plan, model.binding(), {ledger, **engine, sink, nullptr, {}, nullptr});
   ASSERT_FALSE(made);
   EXPECT_EQ(made.error().code, Code::kInvalidSource);
   EXPECT_THAT(to_string(made.error()), testing::HasSubstr("2 of 8 experts (3, 5)"));

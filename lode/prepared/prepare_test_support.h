@@ -92,8 +92,8 @@ class PreparedModel {
     auto engine = loader::make_engine(plan_);
     ASSERT_TRUE(engine);
     ASSERT_TRUE(loader::stream(dense, weights_.binding(), {ledger, **engine, sink}));
-    const Status made =
-        loader::stream_engine(*engine_, weights_.binding(), {ledger, **engine, sink, nullptr, {}});
+    const Status made = loader::stream_engine(*engine_, weights_.binding(),
+                                              {ledger, **engine, sink, nullptr, {}, nullptr});
     ASSERT_TRUE(made) << to_string(made.error());
     crcs_ = sink.crcs();
   }
