@@ -113,6 +113,11 @@ void say_done(const PrepareOptions& options, const prepared::Report& report) {
       report.freed_bytes == 0
           ? ""
           : fmt::format("; {} of the source given back", human_bytes(report.freed_bytes))));
+  if (report.unequal_pairs == 0) return;
+  write_standard_error(fmt::format(
+      "note: gate and up of {} have different scales of the matrix; where this target's kernels "
+      "read one for both, the smaller half's numbers were rounded to the larger scale\n",
+      count_of(report.unequal_pairs, "expert")));
 }
 
 Status prepare(const PrepareOptions& options) {
