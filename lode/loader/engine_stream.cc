@@ -128,8 +128,7 @@ class EngineStream {
   // Of the bank that is being made:
   const EngineBankPlan* bank_ = nullptr;
   targets::LayerScalars scalars_;
-  std::uint64_t start_bytes_ = 0;  // what is before it is there already
-  std::uint64_t at_bytes_ = 0;     // made up to here
+  std::uint64_t at_bytes_ = 0;  // made up to here
 };
 
 Result<Transient> EngineStream::make_transient() {
@@ -187,7 +186,6 @@ Status EngineStream::run() {
 
 Status EngineStream::run_bank(const EngineBankPlan& bank, std::uint64_t start_bytes) {
   bank_ = &bank;
-  start_bytes_ = start_bytes;
   at_bytes_ = start_bytes;
   LODE_TRY(scalars_,
            read_layer_scalars(binding_.experts[bank.layer], bank, parts_.engine, *reader_));
@@ -213,11 +211,10 @@ Status EngineStream::make_tensor(std::size_t tensor_idx) {
   const targets::EngineTensor& tensor = bank_->tensors()[tensor_idx];
   const std::uint64_t begin = bank_->offsets_bytes[tensor_idx];
   const std::uint64_t num_experts = bank_->shape.num_experts;
-  if (tensor.expert_bytes == 0 || begin + num_experts * tensor.expert_bytes <= start_bytes_) {
-    return {};
-  }
-  const std::uint64_t first =
-      start_bytes_ > begin ? (start_bytes_ - begin) / tensor.expert_bytes : 0;
+  if (tensor.expert_bytes == 0) return {};
+  // Beyond the tensor's beginning where an earlier stream has made some of it.
+  const std::uint64_t first = (at_bytes_ - begin) / tensor.expert_bytes;
+  if (first >= num_experts) return {};
   const bool ahead = reader_->num_slots() > 1;
   if (ahead) reader_->begin(expert(first), tensor.needs);
   for (std::uint64_t idx = first; idx < num_experts; ++idx) {
@@ -247,7 +244,7 @@ Status EngineStream::make_part(const Part& part, const targets::ExpertSource& so
   const std::uint64_t begin =
       bank_->offsets_bytes[part.tensor_idx] + part.expert_idx * tensor.expert_bytes;
   const std::uint64_t at_once = std::max<std::uint64_t>(batch_bytes(plan_) / tensor.unit_bytes, 1);
-  std::uint64_t unit = at_bytes_ > begin ? (at_bytes_ - begin) / tensor.unit_bytes : 0;
+  std::uint64_t unit = (at_bytes_ - begin) / tensor.unit_bytes;
   while (unit < tensor.units()) {
     const std::uint64_t count = std::min(at_once, tensor.units() - unit);
     const std::uint64_t bytes = count * tensor.unit_bytes;

@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <string>
 #include <utility>
 
 #include "lode/base/fmt.h"
 #include "lode/formats/dequantise.h"
 #include "lode/loader/bind_matrix.h"
-#include "lode/loader/engine_stream.h"
 #include "lode/targets/refiner.h"
 
 namespace lode::loader {

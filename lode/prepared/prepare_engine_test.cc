@@ -11,6 +11,13 @@ namespace {
 using loader::EngineChoice;
 using targets::Target;
 
+// Rows of tiles and rows of scales that chunks of 2 MiB cut: a start lies within a unit.
+constexpr testing_support::SyntheticShape kCut{.storage = ExpertStorage::kNvfp4,
+                                               .layers = 1,
+                                               .experts = 12,
+                                               .hidden = 512,
+                                               .intermediate = 448,
+                                               .vocab = 64};
 constexpr testing_support::SyntheticShape kModel{.storage = ExpertStorage::kNvfp4,
                                                  .layers = 2,
                                                  .experts = 8,
@@ -38,7 +45,7 @@ class EngineTargets : public testing::TestWithParam<Target> {};
 
 TEST_P(EngineTargets, GoOnToEqualBytesAfterEachWriteThatFails) {
   const FoldersInMemory in_memory;
-  PreparedModel model(kModel);
+  PreparedModel model(kCut);
   model.choose({.target = GetParam()});
   for (std::uint64_t first = 0;; first += 1) {
     FailingWrites calls(first);

@@ -3,31 +3,13 @@
 # layouts with the same logits, bit by bit, as the source gives. The scales of the models are powers of two, which
 # each engine's own rounding keeps. With padding and without, gate and up in halves and in turn, exports and ranks.
 set -euo pipefail
-: "${LODE:?}" "${LODE_SYNTH:?}"
-[ -x "$LODE_SYNTH" ] || { echo "there is no lode-synth"; exit 77; }
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-cd "$folder"
-echo '[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]' >ids.json
+. "$(dirname "$0")/../support/prepared_targets.sh"
 
-quietly() { "$@" >out 2>&1 || { cat out; echo "failed: $*"; exit 1; }; }
-logits() { quietly "$LODE" logits "$1" --ids ids.json --compute exact --out "$2"; }
-
-# What a target does not take is refused with exit status 11; all else must hold.
 try_target() {  # model target
-  local status=0
-  rm -rf prepared
-  "$LODE" prepare "$1" prepared --target "$2" >out 2>&1 || status=$?
-  if [ "$status" = 11 ]; then refused=$((refused + 1)); return; fi
-  if [ "$status" != 0 ]; then cat out; echo "$1 to $2: exit status $status"; exit 1; fi
-  quietly "$LODE" verify prepared
-  quietly "$LODE" verify prepared --against "$1"
-  logits prepared "logits-$2"
+  prepare_and_run "$1" "logits-$2" --target "$2" || return 0
   cmp "logits-$2" "logits-$1" || { echo "$1 to $2: other logits than the source's"; exit 1; }
-  tried=$((tried + 1))
 }
 
-tried=0 refused=0
 make_model() {  # name arguments...
   quietly "$LODE_SYNTH" --vocab 512 --out "$@"
   logits "$1" "logits-$1"
@@ -42,12 +24,11 @@ for format in nvfp4 mxfp4 fp8-tensor; do make_model "odd-$format" "${odd_sizes[@
 make_model bf16 "${odd_sizes[@]}" --format bf16
 make_model in-turn --preset tiny-gpt-oss --hidden 128 --intermediate 128 --format mxfp4
 for model in nvfp4 mxfp4 fp8-tensor fp8-block odd-nvfp4 odd-mxfp4 odd-fp8-tensor bf16 in-turn; do
-  for target in marlin flashinfer-cutlass flashinfer-trtllm flashinfer-b12x vllm-cutlass deepgemm; do
+  for target in $targets; do
     try_target "$model" "$target"
   done
 done
-echo "$tried ways held, $refused refused"
-[ "$tried" -ge 37 ] || { echo "wanted 37 ways at least"; exit 1; }
+tried_at_least 37
 
 # A byte that was changed is found, by its sum and by name.
 rm -rf prepared
