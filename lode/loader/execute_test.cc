@@ -208,6 +208,32 @@ TEST_P(EveryStorage, CutsAlongRowsWhereASuperBlockOfThemAllIsLargerThanASlot) {
   }
 }
 
+TEST_P(EveryStorage, LoadsTheExpertsOfItsSlotsAndNoOthers) {
+  const TempFolder folder;
+  const SyntheticWeights source({.storage = GetParam(), .bias = true},
+                                folder.path() / "model.safetensors");
+  const Oracle oracle(source.path());
+  const auto index = source.index();
+  const ExpertSlots slots = {{3, 0, 3}, {}};
+  const LoadPlan plan = *plan_load(source.binding(), source.spec(), *index, {}, slots);
+  memory::Ledger ledger(kRoomy);
+  auto reader = make_engine(plan);
+  ASSERT_TRUE(reader) << to_string(reader.error());
+  auto weights = execute(plan, source.binding(), ledger, **reader);
+  ASSERT_TRUE(weights) << to_string(weights.error());
+  const ExpertBank& bank = weights->experts(0);
+  ASSERT_EQ(bank.num_experts, 3U);
+  ASSERT_EQ(bank.bytes.size(), 3 * bank.record.record_bytes);
+  for (std::size_t record = 0; record < 3; ++record) {
+    expect_expert(oracle, source.binding().experts[0][slots[0][record]], bank.expert(record));
+  }
+  EXPECT_EQ(weights->experts(1).num_experts, 0U);
+  EXPECT_EQ(ledger.stages().size(), plan.stages.size() + 1);
+  for (std::size_t stage = 0; stage < ledger.stages().size(); ++stage) {
+    EXPECT_EQ(ledger.stages()[stage], plan.expected_stages()[stage]);
+  }
+}
+
 TEST_P(EveryStorage, CountsEveryByteAsFinishedOnceDone) {
   const TempFolder folder;
   const SyntheticWeights source({.storage = GetParam(), .bias = true},

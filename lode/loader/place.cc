@@ -84,6 +84,18 @@ bool same_kind(const ExpertSource& a, const ExpertSource& b) {
          a.down_bias.present == b.down_bias.present;
 }
 
+Status check_slots(const std::vector<std::uint32_t>& slots, std::size_t num_experts,
+                   const StagePlan& stage) {
+  for (std::size_t slot = 0; slot < slots.size(); ++slot) {
+    if (slots[slot] < num_experts) continue;
+    return Error{.code = Code::kUsage,
+                 .thing = fmt::format("slot {} of {}", slot, stage.name),
+                 .wanted = fmt::format("an expert below {}", num_experts),
+                 .found = fmt::format("{}", slots[slot])};
+  }
+  return {};
+}
+
 }  // namespace
 
 formats::Encoding prepared_encoding(const formats::Encoding& stored, DenseFormat dense) noexcept {
@@ -114,7 +126,8 @@ Status place_dense(const RoleSources& sources, DenseFormat dense, StagePlan& sta
   return {};
 }
 
-Status place_experts(const std::vector<ExpertSource>& experts, StagePlan& stage) {
+Status place_experts(const std::vector<ExpertSource>& experts,
+                     const std::vector<std::uint32_t>* slots, StagePlan& stage) {
   if (experts.empty()) return {};
   const ExpertSource& first = experts.front();
   for (std::size_t expert = 0; expert < experts.size(); ++expert) {
@@ -130,7 +143,12 @@ Status place_experts(const std::vector<ExpertSource>& experts, StagePlan& stage)
                                    formats::name(first.down.encoding)));
   }
   stage.bank = BankPlan{*record, experts.size()};
-  stage.used_bytes += experts.size() * (record->record_bytes - record->padding_bytes);
+  if (slots != nullptr) {
+    LODE_TRY_STATUS(check_slots(*slots, experts.size(), stage));
+    stage.bank->num_experts = slots->size();
+    stage.bank->slots = *slots;
+  }
+  stage.used_bytes += stage.bank->num_experts * (record->record_bytes - record->padding_bytes);
   return {};
 }
 

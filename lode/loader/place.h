@@ -11,10 +11,11 @@ namespace lode::loader {
 /// Errors: as plan_load.
 Status place_dense(const RoleSources& sources, DenseFormat dense, StagePlan& stage);
 
-/// Plans the bank of one layer's experts.
+/// Plans the bank of one layer: all its experts, or those that `slots` (may be null) names.
 ///
 /// Errors: as plan_load.
-Status place_experts(const std::vector<ExpertSource>& experts, StagePlan& stage);
+Status place_experts(const std::vector<ExpertSource>& experts,
+                     const std::vector<std::uint32_t>* slots, StagePlan& stage);
 
 /// What a matrix becomes in panels.
 formats::Encoding prepared_encoding(const formats::Encoding& stored, DenseFormat dense) noexcept;

@@ -39,13 +39,21 @@ io::SourceFile source_file(const checkpoint::Shard& shard) {
           shard.identity.bytes, shard.identity.mtime_ns, shard.identity.ctime_ns};
 }
 
-Result<StagePlan> plan_stage(const RoleSources& sources, const std::vector<ExpertSource>* experts,
-                             DenseFormat dense, std::int32_t layer) {
+/// What the files have of one layer, and which of its experts are wanted.
+struct LayerSources {
+  const RoleSources& roles;
+  const std::vector<ExpertSource>* experts = nullptr;
+  const std::vector<std::uint32_t>* slots = nullptr;  // null: all
+};
+
+Result<StagePlan> plan_stage(const LayerSources& sources, DenseFormat dense, std::int32_t layer) {
   StagePlan stage;
   stage.layer = layer;
   stage.name = layer == StagePlan::kModel ? "model" : fmt::format("layer {}", layer);
-  LODE_TRY_STATUS(place_dense(sources, dense, stage));
-  if (experts != nullptr) LODE_TRY_STATUS(place_experts(*experts, stage));
+  LODE_TRY_STATUS(place_dense(sources.roles, dense, stage));
+  if (sources.experts != nullptr) {
+    LODE_TRY_STATUS(place_experts(*sources.experts, sources.slots, stage));
+  }
   TagBytes held{};
   add_slabs(held, stage);
   stage.mapped_bytes = of(held, Tag::kWeights);
@@ -65,6 +73,14 @@ Status check_policy(const LoadPolicy& policy) {
       .wanted = "1 thread or more, 1 to 1024 slots of 64 KiB to 1 GiB in whole blocks of 4 KiB",
       .found = fmt::format("{} workers, {} readers, {} slots of {} bytes", policy.workers,
                            policy.readers, policy.num_slots, policy.slot_bytes)};
+}
+
+Status check_layers(const ExpertSlots& slots, const Binding& binding) {
+  if (slots.empty() || slots.size() == binding.layers.size()) return {};
+  return Error{.code = Code::kUsage,
+               .thing = "slots of experts",
+               .wanted = fmt::format("{} layers", binding.layers.size()),
+               .found = fmt::format("{}", slots.size())};
 }
 
 // No more slots than the tensors fill: a ring that is never filled would be memory that is planned
@@ -164,8 +180,10 @@ Status LoadPlan::check_fits(const memory::Ledger& ledger) const {
 }
 
 Result<LoadPlan> plan_load(const Binding& binding, const families::ModelSpec& spec,
-                           const checkpoint::TensorIndex& index, const LoadPolicy& policy) {
+                           const checkpoint::TensorIndex& index, const LoadPolicy& policy,
+                           const ExpertSlots& slots) {
   LODE_TRY_STATUS(check_policy(policy));
+  LODE_TRY_STATUS(check_layers(slots, binding));
   LODE_CHECK(
       binding.layers.size() == spec.num_layers && binding.experts.size() == binding.layers.size(),
       "a binding has the layers of its spec");
@@ -177,11 +195,12 @@ Result<LoadPlan> plan_load(const Binding& binding, const families::ModelSpec& sp
   if (threads && io::on_network(plan.sources)) {
     plan.policy.readers = std::max(policy.readers, io::kNetworkThreads);
   }
-  LODE_TRY(StagePlan model, plan_stage(binding.model, nullptr, policy.dense, StagePlan::kModel));
+  LODE_TRY(StagePlan model, plan_stage({binding.model}, policy.dense, StagePlan::kModel));
   plan.stages.push_back(std::move(model));
   for (std::size_t layer = 0; layer < binding.layers.size(); ++layer) {
-    LODE_TRY(StagePlan stage, plan_stage(binding.layers[layer], &binding.experts[layer],
-                                         policy.dense, static_cast<std::int32_t>(layer)));
+    const LayerSources sources{binding.layers[layer], &binding.experts[layer],
+                               slots.empty() ? nullptr : &slots[layer]};
+    LODE_TRY(StagePlan stage, plan_stage(sources, policy.dense, static_cast<std::int32_t>(layer)));
     plan.stages.push_back(std::move(stage));
   }
   LODE_TRY_STATUS(check_slots(plan));

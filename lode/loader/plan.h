@@ -45,11 +45,19 @@ struct TensorPlace {
   std::uint64_t bytes = 0;
 };
 
+/// Which expert each record of a bank is: [layer][record]. A rank of several keeps a share of the
+/// experts, some of them perhaps twice; empty: every expert once, in order.
+using ExpertSlots = std::vector<std::vector<std::uint32_t>>;
+
 struct BankPlan {
   layout::ExpertRecord record;
-  std::uint64_t num_experts = 0;
+  std::uint64_t num_experts = 0;       // records
+  std::vector<std::uint32_t> slots{};  // expert of each record; empty: record e is expert e
 
   std::uint64_t bytes() const noexcept { return num_experts * record.record_bytes; }
+  std::size_t expert_of(std::size_t record_idx) const {
+    return slots.empty() ? record_idx : slots[record_idx];
+  }
 };
 
 /// One stage: what its slabs will hold.
@@ -90,12 +98,15 @@ struct LoadPlan {
   Status check_fits(const memory::Ledger& ledger) const;
 };
 
-/// Plans the load of everything that `binding` found. Reads no file.
+/// Plans the load of everything that `binding` found, of the experts those of `slots`. Reads no
+/// file.
 ///
-/// Errors: kUnsupported naming the role and layer where gate and up, or two experts of a layer,
+/// Errors: kUsage for slots of other layers than the model's, or of an expert that it has not;
+///         kUnsupported naming the role and layer where gate and up, or two experts of a layer,
 ///         have different encodings, or a matrix is in a storage that its place cannot take;
 ///         kUsage for a policy without threads or with slots too small for a row of panels.
 Result<LoadPlan> plan_load(const Binding& binding, const families::ModelSpec& spec,
-                           const checkpoint::TensorIndex& index, const LoadPolicy& policy);
+                           const checkpoint::TensorIndex& index, const LoadPolicy& policy,
+                           const ExpertSlots& slots = {});
 
 }  // namespace lode::loader

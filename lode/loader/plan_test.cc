@@ -57,6 +57,16 @@ TEST_F(Plan, CountsALayerAsDrawn) {
             memory::mapped_bytes(layer.slab_bytes) + memory::mapped_bytes(layer.bank->bytes()));
 }
 
+TEST_F(Plan, RefusesSlotsOfAnExpertOrOfLayersThatThereAreNot) {
+  const auto error = [&](const ExpertSlots& slots) {
+    return to_string(
+        plan_load(source_.binding(), source_.spec(), *source_.index(), {}, slots).error());
+  };
+  EXPECT_THAT(error({{0, 4}, {0}}),
+              testing::HasSubstr("slot 1 of layer 0: want an expert below 4"));
+  EXPECT_THAT(error({{0}}), testing::HasSubstr("want 2 layers, found 1"));
+}
+
 TEST_F(Plan, EndsWithTheWeightsAlone) {
   const LoadPlan plan = this->plan();
   const auto stages = plan.expected_stages();

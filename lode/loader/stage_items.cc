@@ -33,11 +33,14 @@ void make_bias(Item& item, Role role, const VectorSource& source, std::uint64_t 
   item.vector = &source;
 }
 
-Item expert_item(const layout::ExpertRecord& record, const ExpertSource& source, std::size_t expert,
-                 std::size_t part) {
+Item expert_item(const BankPlan& bank, const std::vector<ExpertSource>& experts,
+                 std::size_t record_idx, std::size_t part) {
+  const layout::ExpertRecord& record = bank.record;
+  const std::size_t expert = bank.expert_of(record_idx);
+  const ExpertSource& source = experts[expert];
   Item item;
   item.target = {Role::kExpertGate, static_cast<std::int32_t>(expert), Slab::kBank,
-                 expert * record.record_bytes, record.gate_up_bytes};
+                 record_idx * record.record_bytes, record.gate_up_bytes};
   switch (part) {
     case 0:
       item.meta = {
@@ -84,8 +87,7 @@ Item item_at(const StagePlan& stage, const Binding& binding, std::size_t item_id
   LODE_CHECK(!model && stage.bank, "an item beyond the stage");
   const std::size_t in_bank = item_idx - stage.places.size();
   const std::size_t items = items_of_expert(*stage.bank);
-  const std::size_t expert = in_bank / items;
-  return expert_item(stage.bank->record, binding.experts[layer][expert], expert, in_bank % items);
+  return expert_item(*stage.bank, binding.experts[layer], in_bank / items, in_bank % items);
 }
 
 }  // namespace lode::loader
