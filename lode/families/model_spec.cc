@@ -16,7 +16,6 @@ constexpr std::uint64_t kMaxHeadDim = 65536;
 constexpr std::uint64_t kMaxRows = std::uint64_t{1} << 31;
 constexpr std::uint64_t kMaxElements = std::uint64_t{1} << 40;
 constexpr std::uint32_t kMaxLayers = 4096;
-constexpr std::uint32_t kMaxExperts = 65536;
 
 Error impossible(std::string_view key, std::string wanted, std::uint64_t found) {
   return Error{.code = Code::kInvalidSource,
@@ -45,25 +44,12 @@ Status check_experts(const ModelSpec& spec) {
   const bool any_moe = std::any_of(spec.layers.begin(), spec.layers.end(),
                                    [](const LayerSpec& layer) { return layer.moe; });
   if (!any_moe) return {};
-  LODE_TRY_STATUS(check_limits({
-      {"num_experts", spec.router.num_experts, kMaxExperts},
-      {"num_experts_per_tok", spec.router.top_k, spec.router.num_experts},
+  LODE_TRY_STATUS(check_router(spec.router));
+  return check_limits({
       {"moe_intermediate_size", spec.expert_intermediate, kMaxExtent},
       {"hidden_size * moe_intermediate_size", std::uint64_t{spec.hidden} * spec.expert_intermediate,
        kMaxElements},
-      {"n_group", spec.router.num_groups, spec.router.num_experts},
-      {"topk_group", spec.router.top_k_groups, spec.router.num_groups},
-  }));
-  if (spec.router.num_experts % spec.router.num_groups != 0) {
-    return impossible("n_group", "a divisor of num_experts", spec.router.num_groups);
-  }
-  const std::uint64_t eligible =
-      std::uint64_t{spec.router.num_experts} / spec.router.num_groups * spec.router.top_k_groups;
-  if (eligible < spec.router.top_k) {
-    return impossible("topk_group", "groups that hold num_experts_per_tok experts",
-                      spec.router.top_k_groups);
-  }
-  return {};
+  });
 }
 
 }  // namespace

@@ -6,28 +6,23 @@
 
 #include "lode/base/result.h"
 #include "lode/families/roles.h"
+#include "lode/families/router_spec.h"
 
 namespace lode::families {
 
-/// What the gate and up products of a gated MLP go through. Formulas: moe/activation.h.
-enum class Activation : std::uint8_t { kSilu, kGelu, kGeluTanh, kSwigluOai };
-
-enum class Score : std::uint8_t {
-  kSoftmax,      // over all experts, before the choice
-  kSigmoid,      // of each logit
-  kTopKSoftmax,  // choose on the logits, softmax over the chosen
-};
-
-/// How a token's router logits become experts and weights. Every family is a setting of this value.
-struct RouterSpec {
-  Score score = Score::kSoftmax;
-  std::uint32_t num_experts = 0;
-  std::uint32_t top_k = 0;
-  bool selection_bias = false;   // a learned bias moves the choice, never the weight
-  bool renormalise = false;      // divide the chosen weights by their sum (by 1 if that is not > 0)
-  std::uint32_t num_groups = 1;  // experts in equal consecutive groups ...
-  std::uint32_t top_k_groups = 1;  // ... of which this many may be chosen from
-  float scaling = 1.0F;            // multiplies the weights last
+/// What the gate and up products of an MLP go through. Formulas: moe/activation.h.
+enum class Activation : std::uint8_t {
+  kSilu,
+  kGelu,
+  kGeluTanh,
+  kSwigluOai,
+  kSiluClamped,  // clamps, then silu
+  kSwigluStep,   // silu, then clamps
+  kSitu,
+  kPlainRelu2,  // not gated from here on: no up product
+  kPlainSilu,
+  kPlainGelu,
+  kPlainGeluTanh,
 };
 
 enum class RopeKind : std::uint8_t { kNone, kDefault, kLinear, kYarn, kLlama3 };

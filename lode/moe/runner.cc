@@ -24,8 +24,9 @@ void choose_experts(const ops::Compute& compute, const MoeLayer& layer, std::siz
   ops::for_each(compute, num_rows, [&](std::size_t row, std::size_t thread) noexcept {
     const RouteRow out{scratch.ids.subspan(row * top_k, top_k),
                        scratch.weights.subspan(row * top_k, top_k)};
-    const bool sure = route_row(layer.router, scratch.logits.subspan(row * experts, experts),
-                                layer.selection_bias, compute.tile(thread), out);
+    const RouteInput input{
+        scratch.logits.subspan(row * experts, experts), layer.selection_bias, {}, {}};
+    const bool sure = route_row(layer.router, input, compute.tile(thread), out);
     scratch.unsure[row] = sure ? 0 : 1;
   });
 }
