@@ -8,14 +8,12 @@
 namespace lode::parallel {
 namespace {
 
-constexpr std::size_t kStackBytes = std::size_t{256} * 1024;
-
 void* run_body(void* body) {
   (*static_cast<std::function<void()>*>(body))();
   return nullptr;
 }
 
-bool create(pthread_t* thread, std::function<void()>* body) {
+bool create(pthread_t* thread, std::function<void()>* body, std::size_t stack_bytes) {
   pthread_attr_t attributes;
   if (pthread_attr_init(&attributes) != 0) return false;
   sigset_t others, before;
@@ -24,7 +22,7 @@ bool create(pthread_t* thread, std::function<void()>* body) {
   // unheard.
   for (const int own : {SIGBUS, SIGSEGV, SIGFPE, SIGILL}) sigdelset(&others, own);
   pthread_sigmask(SIG_SETMASK, &others, &before);  // the new thread inherits the mask
-  const bool created = pthread_attr_setstacksize(&attributes, kStackBytes) == 0 &&
+  const bool created = pthread_attr_setstacksize(&attributes, stack_bytes) == 0 &&
                        pthread_create(thread, &attributes, run_body, body) == 0;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_attr_destroy(&attributes);
@@ -46,10 +44,11 @@ SmallThread& SmallThread::operator=(SmallThread&& other) noexcept {
 
 SmallThread::~SmallThread() { join(); }
 
-SmallThread SmallThread::start(const char* name, std::function<void()> body) {
+SmallThread SmallThread::start(const char* name, std::function<void()> body,
+                               std::size_t stack_bytes) {
   SmallThread started;
   auto owned = std::make_unique<std::function<void()>>(std::move(body));
-  if (!create(&started.thread_, owned.get())) return started;
+  if (!create(&started.thread_, owned.get(), stack_bytes)) return started;
   started.body_ = std::move(owned);
   pthread_setname_np(started.thread_, name);
   return started;

@@ -2,13 +2,18 @@
 
 #include <pthread.h>
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 
 namespace lode::parallel {
 
-/// A joined-on-destruction thread with a 256 KiB stack (the default would count 8 MiB of address
-/// space each) that takes no signals: Ctrl-C is the main thread's matter.
+/// Stack of a thread that does one thing (the system's default would count 8 MiB of address space
+/// each).
+inline constexpr std::size_t kSmallStackBytes = std::size_t{256} * 1024;
+
+/// A joined-on-destruction thread, with a small stack unless asked otherwise, that takes no
+/// signals: Ctrl-C is the main thread's matter.
 class SmallThread {
  public:
   SmallThread() = default;
@@ -18,7 +23,8 @@ class SmallThread {
 
   /// A thread that runs `body`, or one that is not joinable where the system gave no thread.
   /// `name` shows in ps and in debuggers, at most 15 characters.
-  static SmallThread start(const char* name, std::function<void()> body);
+  static SmallThread start(const char* name, std::function<void()> body,
+                           std::size_t stack_bytes = kSmallStackBytes);
 
   bool joinable() const noexcept { return body_ != nullptr; }
   void join() noexcept;
