@@ -11,3 +11,8 @@ lode_use(parallel PRIVATE Threads::Threads)
 lode_use(io PRIVATE uring)
 lode_use(text PRIVATE utf8proc)
 lode_use(io PRIVATE isal crypto)
+
+# Properties of random inputs.
+if(TARGET placement_test)
+  target_link_libraries(placement_test PRIVATE rapidcheck rapidcheck_gtest)
+endif()

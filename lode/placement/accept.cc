@@ -1,0 +1,28 @@
+#include "lode/placement/accept.h"
+
+#include <algorithm>
+
+namespace lode::placement {
+
+double transfer_seconds(std::span<const RankTransfer> plan, const Costs& costs) noexcept {
+  double slowest = 0;
+  const auto bytes = static_cast<double>(costs.expert_bytes);
+  for (const RankTransfer& rank : plan) {
+    const auto wire = static_cast<double>(std::max(rank.sends.size(), rank.receives.size()));
+    const auto copies = static_cast<double>(rank.local_copies.size() + rank.duplicates.size());
+    slowest = std::max(slowest, wire * bytes / costs.bytes_per_second +
+                                    copies * bytes / costs.copy_bytes_per_second);
+  }
+  return slowest;
+}
+
+Verdict judge(double max_rows_before, double max_rows_after, double transfer_seconds,
+              const Costs& costs, const Acceptance& rule) noexcept {
+  const double saved =
+      (max_rows_before - max_rows_after) * costs.seconds_per_row * std::max(rule.steps, 0.0);
+  return {.accepted = saved > 0 && saved > rule.threshold * transfer_seconds,
+          .saved_seconds = saved,
+          .transfer_seconds = transfer_seconds};
+}
+
+}  // namespace lode::placement
