@@ -16,6 +16,7 @@ enum class Score : std::uint8_t {
 
 /// How a token's router logits become experts and weights. Every family is a setting of this value;
 /// router_table.h names them.
+/// Source: spec moe_runner_eplb 1.
 struct RouterSpec {
   Score score = Score::kSoftmax;
   std::uint32_t num_experts = 0;

@@ -3,13 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "lode/base/bytes.h"
-
 namespace lode::moe {
 namespace {
-
-/// Experts of one router task: their rows of the router's weight stay in the cache over all tokens.
-constexpr std::size_t kRouterExperts = 8;
 
 GatedMlp expert_mlp(const MoeLayer& layer, std::size_t expert) {
   const std::size_t bytes = layer.record.record_bytes;
@@ -17,26 +12,18 @@ GatedMlp expert_mlp(const MoeLayer& layer, std::size_t expert) {
       layout::expert_views(layer.record, layer.experts.subspan(expert * bytes, bytes)));
 }
 
-void choose_experts(const ops::Compute& compute, const MoeLayer& layer, std::size_t num_rows,
-                    const MoeScratch& scratch) noexcept {
-  const std::size_t experts = layer.router.num_experts;
-  const std::size_t top_k = layer.router.top_k;
-  ops::for_each(compute, num_rows, [&](std::size_t row, std::size_t thread) noexcept {
-    const RouteRow out{scratch.ids.subspan(row * top_k, top_k),
-                       scratch.weights.subspan(row * top_k, top_k)};
-    const RouteInput input{
-        scratch.logits.subspan(row * experts, experts), layer.selection_bias, {}, {}};
-    const bool sure = route_row(layer.router, input, compute.tile(thread), out);
-    scratch.unsure[row] = sure ? 0 : 1;
-  });
-}
+/// The rows of one chunk of an input, as positions of a pass.
+struct Chunk {
+  std::size_t first_row = 0;
+  std::size_t num_rows = 0;
+};
 
-/// The experts that somebody chose, and what each position of the order means.
-ExpertWork collect(const MoeLayer& layer, const MoeScratch& scratch) noexcept {
+/// The experts that somebody in the chunk chose, and what each position of the order means.
+ExpertWork collect(const MoeLayer& layer, const Chunk& chunk, const MoeScratch& scratch) noexcept {
   const std::size_t top_k = layer.router.top_k;
   const std::size_t total = scratch.order.total();
   for (std::size_t position = 0; position < total; ++position) {
-    const std::uint32_t pair = scratch.order.order[position];
+    const std::size_t pair = chunk.first_row * top_k + scratch.order.order[position];
     scratch.row_of[position] = static_cast<std::uint32_t>(pair / top_k);
     scratch.weight_of[position] = scratch.weights[pair];
   }
@@ -50,60 +37,60 @@ ExpertWork collect(const MoeLayer& layer, const MoeScratch& scratch) noexcept {
           layer.activation};
 }
 
+/// scaled[p] = weight_of[p] * x[row_of[p]], in the forms that the experts read; from then on the
+/// weights are 1. Gives the same work on these rows, whose list takes the place of the order.
+ExpertWork scale_input(const ops::Compute& compute, const MoeLayer& layer, const ExpertWork& work,
+                       const ops::Rows& x, const MoeScratch& scratch) noexcept {
+  const std::size_t total = work.row_of.size();
+  ops::for_each(compute, total, [&](std::size_t position, std::size_t) noexcept {
+    const std::span<const float> from = x.row(work.row_of[position]);
+    const std::span<float> to = scratch.scaled.row(position);
+    const float weight = scratch.weight_of[position];
+    for (std::size_t i = 0; i < to.size(); ++i) to[i] = weight * from[i];
+    scratch.order.order[position] = static_cast<std::uint32_t>(position);
+  });
+  std::fill_n(scratch.weight_of.begin(), total, 1.0F);
+  ops::pack_rows(compute, scratch.scaled, total, input_forms(compute, layer.record));
+  ExpertWork scaled = work;
+  scaled.row_of = scratch.order.order.first(total);
+  return scaled;
+}
+
+void run_chunk(const ops::Compute& compute, const MoeLayer& layer, const ops::Rows& x,
+               const Chunk& chunk, const MoeScratch& scratch, const ops::Rows& sums) noexcept {
+  const std::size_t top_k = layer.router.top_k;
+  order_by_expert(scratch.ids.subspan(chunk.first_row * top_k, chunk.num_rows * top_k),
+                  scratch.order);
+  const ExpertWork work = collect(layer, chunk, scratch);
+  if (layer.router.weight_on_input) {
+    run_gate_up(compute, scale_input(compute, layer, work, x, scratch), scratch.scaled,
+                scratch.inner);
+  } else {
+    run_gate_up(compute, work, x, scratch.inner);
+  }
+  run_down(compute, work, scratch.inner, sums);
+}
+
 }  // namespace
 
-MoeScratch carve_moe(memory::Carver& carver, const families::RouterSpec& router,
-                     const MoeWidths& widths, std::size_t rows, ops::Mode mode) {
-  const std::size_t routed = widths.expert == 0 ? 0 : rows;
-  const std::size_t pairs = routed * router.top_k;
-  MoeScratch scratch;
-  scratch.logits = carver.take<float>(routed * router.num_experts);
-  scratch.ids = carver.take<std::int32_t>(pairs);
-  scratch.weights = carver.take<float>(pairs);
-  scratch.unsure = carver.take<std::uint8_t>(rows);
-  scratch.order.first = carver.take<std::uint32_t>(std::size_t{router.num_experts} + 1);
-  scratch.order.order = carver.take<std::uint32_t>(pairs);
-  scratch.row_of = carver.take<std::uint32_t>(std::max(pairs, rows));
-  scratch.weight_of = carver.take<float>(std::max(pairs, rows));
-  scratch.active = carver.take<ActiveExpert>(std::max<std::size_t>(router.num_experts, 1));
-  scratch.inner = ops::carve_rows(carver, pairs, widths.expert, mode);
-  scratch.dense_inner = ops::carve_rows(carver, widths.dense == 0 ? 0 : rows, widths.dense, mode);
-  return scratch;
+void run_routed(const ops::Compute& compute, const MoeLayer& layer, const MoeInput& input,
+                const MoeScratch& scratch, const ops::Rows& sums) noexcept {
+  for (std::size_t done = 0; done < input.num_rows; done += scratch.chunk_rows) {
+    const Chunk chunk{input.first_row + done, std::min(scratch.chunk_rows, input.num_rows - done)};
+    run_chunk(compute, layer, input.x, chunk, scratch, sums);
+  }
 }
 
-std::size_t router_tile_floats(const families::RouterSpec& spec) {
-  return route_scratch_floats(spec);
-}
-
-void router_logits(const ops::Compute& compute, const MoeLayer& layer, const ops::Rows& x,
-                   std::size_t num_rows, const MoeScratch& scratch) noexcept {
-  const std::size_t experts = layer.router.num_experts;
-  const std::size_t expert_blocks = ceil_div(experts, kRouterExperts);
-  const std::size_t row_blocks = ceil_div(num_rows, ops::kRowBlock);
-  ops::for_each(compute, expert_blocks * row_blocks, [&](std::size_t task, std::size_t) noexcept {
-    const std::size_t first_row = task / expert_blocks * ops::kRowBlock;
-    const std::size_t last_row = std::min(num_rows, first_row + ops::kRowBlock);
-    const std::size_t first = task % expert_blocks * kRouterExperts;
-    const std::size_t last = std::min(experts, first + kRouterExperts);
-    for (std::size_t row = first_row; row < last_row; ++row) {
-      for (std::size_t expert = first; expert < last; ++expert) {
-        const float* weight = layer.router_weight.data() + expert * x.k;
-        const float logit = compute.table->dot(x.row(row).data(), weight, x.k);
-        const float bias = layer.router_bias.empty() ? 0.0F : layer.router_bias[expert];
-        scratch.logits[row * experts + expert] = logit + bias;
-      }
-    }
-  });
+void run_moe(const ops::Compute& compute, const MoeLayer& layer, const MoeInput& input,
+             const MoeScratch& scratch, const ops::Rows& sums) noexcept {
+  route_rows(compute, layer, input, scratch);
+  run_routed(compute, layer, input, scratch, sums);
+  run_unrouted(compute, layer, input, scratch, sums);
 }
 
 void run_moe(const ops::Compute& compute, const MoeLayer& layer, const ops::Rows& x,
              std::size_t num_rows, const MoeScratch& scratch, const ops::Rows& sums) noexcept {
-  router_logits(compute, layer, x, num_rows, scratch);
-  choose_experts(compute, layer, num_rows, scratch);
-  order_by_expert(scratch.ids.first(num_rows * layer.router.top_k), scratch.order);
-  const ExpertWork work = collect(layer, scratch);
-  run_gate_up(compute, work, x, scratch.inner);
-  run_down(compute, work, scratch.inner, sums);
+  run_moe(compute, layer, {x, num_rows, {}}, scratch, sums);
 }
 
 void run_dense(const ops::Compute& compute, const DenseLayer& layer, const ops::Rows& x,
