@@ -69,6 +69,7 @@ Status check_router(const RouterSpec& spec) {
   LODE_TRY_STATUS(check_range("num_experts", spec.num_experts, 1, kMaxExperts));
   LODE_TRY_STATUS(check_range("zero_expert_num", spec.num_zero_experts, 0, kMaxExperts));
   LODE_TRY_STATUS(check_range("num_experts_per_tok", spec.top_k, 1, spec.num_choices()));
+  if (spec.weight_on_input) LODE_TRY_STATUS(check_range("num_experts_per_tok", spec.top_k, 1, 1));
   LODE_TRY_STATUS(check_groups(spec));
   LODE_TRY_STATUS(check_number("routed_scaling_factor", double{spec.scaling}, false));
   LODE_TRY_STATUS(check_number("moe_normalize_expert_weights", spec.norm_power, false));

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "lode/moe/routing.h"
+#include "lode/moe/unrouted.h"
 #include "lode/ops/rope.h"
 
 namespace lode::model {
@@ -45,6 +47,21 @@ void place_row(const Pass& pass, const LayerWeights& layer, std::size_t row) noe
                 head_dim);
 }
 
+/// Every rank has all rows and routes them all, so that each sees what was chosen; it hands out and
+/// combines its share of them.
+Status run_over_ranks(const Pass& pass, const moe::MoeLayer& layer, const moe::ExpertRanks& ranks) {
+  const Scratch& scratch = *pass.scratch;
+  moe::route_rows(*pass.compute, layer, scratch.normed, pass.num_rows(), scratch.moe);
+  const moe::RowRange own =
+      moe::rows_of_rank(pass.num_rows(), ranks.group->size(), ranks.group->rank());
+  LODE_TRY_STATUS(moe::exchange_experts(*pass.compute, layer, ranks,
+                                        {scratch.normed, scratch.hidden, own}, scratch.moe,
+                                        scratch.exchange));
+  moe::run_unrouted(*pass.compute, layer, {scratch.normed, own.count, {}, own.first}, scratch.moe,
+                    scratch.hidden);
+  return moe::gather_rows(*ranks.group, scratch.hidden, pass.num_rows(), scratch.exchange);
+}
+
 }  // namespace
 
 void run_attention(const Pass& pass, const LayerWeights& layer) noexcept {
@@ -61,13 +78,14 @@ void run_attention(const Pass& pass, const LayerWeights& layer) noexcept {
   ops::linear(*pass.compute, scratch.attention, pass.num_rows(), {&output, 1});
 }
 
-void run_mlp(const Pass& pass, const LayerWeights& layer) noexcept {
+Status run_mlp(const Pass& pass, const LayerWeights& layer, const moe::ExpertRanks& ranks) {
   const Scratch& scratch = *pass.scratch;
   const ops::Forms forms = layer.is_moe
                                ? moe::input_forms(*pass.compute, layer.moe.record)
                                : ops::forms_of(*pass.compute, layer.dense.mlp.gate_up.gate);
   ops::rms_norm_rows(*pass.compute, layer.mlp_norm, scratch.hidden, scratch.normed, pass.num_rows(),
                      forms);
+  if (layer.is_moe && ranks.group != nullptr) return run_over_ranks(pass, layer.moe, ranks);
   if (layer.is_moe) {
     moe::run_moe(*pass.compute, layer.moe, scratch.normed, pass.num_rows(), scratch.moe,
                  scratch.hidden);
@@ -75,6 +93,7 @@ void run_mlp(const Pass& pass, const LayerWeights& layer) noexcept {
     moe::run_dense(*pass.compute, layer.dense, scratch.normed, pass.num_rows(), scratch.moe,
                    scratch.hidden);
   }
+  return {};
 }
 
 }  // namespace lode::model

@@ -20,7 +20,9 @@ struct Pass {
 /// hidden += attention(norm(hidden)); writes the rows' keys and values first.
 void run_attention(const Pass& pass, const LayerWeights& layer) noexcept;
 
-/// hidden += mlp(norm(hidden)), routed experts or one dense MLP.
-void run_mlp(const Pass& pass, const LayerWeights& layer) noexcept;
+/// hidden += mlp(norm(hidden)), routed experts or one dense MLP; over ranks where `ranks` has a
+/// group.
+/// Errors: those of moe::exchange_experts and moe::gather_rows.
+Status run_mlp(const Pass& pass, const LayerWeights& layer, const moe::ExpertRanks& ranks);
 
 }  // namespace lode::model

@@ -57,13 +57,14 @@ void read_attention(const ModelSpec& spec, const Roles& roles, LayerWeights& out
                    roles.numbers(Role::kAttentionSinks, spec.attention_sinks, spec.num_heads)};
 }
 
-void read_moe(const ModelSpec& spec, const Roles& roles, LayerWeights& out) {
+void read_moe(const ModelSpec& spec, const Roles& roles, std::uint64_t num_records,
+              LayerWeights& out) {
   const std::size_t experts = spec.router.num_experts;
   const loader::ExpertBank& bank = roles.weights->experts(roles.layer);
-  LODE_CHECK(bank.num_experts == experts && bank.record.hidden == spec.hidden &&
+  LODE_CHECK(bank.num_experts == num_records && bank.record.hidden == spec.hidden &&
                  bank.record.intermediate == spec.expert_intermediate &&
                  bank.record.bias == spec.expert_bias &&
-                 bank.bytes.size() >= experts * bank.record.record_bytes,
+                 bank.bytes.size() >= num_records * bank.record.record_bytes,
              "a bank of other experts than the spec says");
   out.moe.router = spec.router;
   out.moe.router_weight = roles.numbers(Role::kRouter, true, experts * spec.hidden);
@@ -87,14 +88,14 @@ void read_dense(const ModelSpec& spec, const Roles& roles, LayerWeights& out) {
 }  // namespace
 
 LayerWeights layer_weights(const ModelSpec& spec, const loader::WeightSet& weights,
-                           std::uint32_t layer) {
+                           std::uint32_t layer, std::uint64_t num_records) {
   const Roles roles{&weights, layer};
   LayerWeights out;
   read_attention(spec, roles, out);
   out.mlp_norm = {roles.numbers(Role::kMlpNorm, true, spec.hidden), spec.norm_eps};
   out.is_moe = spec.layers[layer].moe;
   if (out.is_moe) {
-    read_moe(spec, roles, out);
+    read_moe(spec, roles, num_records, out);
   } else {
     read_dense(spec, roles, out);
   }

@@ -31,8 +31,9 @@ struct LayerWeights {
   moe::DenseLayer dense;  // elsewhere
 };
 
-/// Aborts where the weights are not those of the spec: the loader has checked what files hold.
+/// Aborts where the weights are not those of the spec: the loader has checked what files hold. Of a
+/// rank of several the bank is that of its slots.
 LayerWeights layer_weights(const families::ModelSpec& spec, const loader::WeightSet& weights,
-                           std::uint32_t layer);
+                           std::uint32_t layer, std::uint64_t num_records);
 
 }  // namespace lode::model

@@ -51,13 +51,19 @@ std::size_t logits_rows(std::span<const SequenceInput> batch) noexcept {
 }
 
 ScratchShape scratch_shape(const ModelOptions& options, std::size_t num_threads) noexcept {
-  return {options.chunk_tokens, static_cast<std::uint32_t>(num_threads), options.mode};
+  return {.chunk_tokens = options.chunk_tokens,
+          .num_threads = static_cast<std::uint32_t>(num_threads),
+          .mode = options.mode,
+          .num_ranks = options.num_ranks,
+          .rank_slots = options.rank_slots};
 }
 
 Result<Model> Model::make(memory::Ledger& ledger, const families::ModelSpec& spec,
                           const loader::WeightSet& weights, const kernels::KernelTable& kernels,
                           parallel::ThreadPool& pool, const ModelOptions& options) {
   LODE_CHECK(options.chunk_tokens > 0, "a pass has at least one row");
+  LODE_CHECK((options.num_ranks > 1) == (options.places != nullptr),
+             "several ranks have places, one has none");
   Model model;
   model.spec_ = &spec;
   model.options_ = options;
@@ -72,7 +78,9 @@ Result<Model> Model::make(memory::Ledger& ledger, const families::ModelSpec& spe
   model.compute_ = {&kernels, &pool, options.mode, model.scratch_.tiles,
                     model.scratch_.tile_floats};
   for (std::uint32_t layer = 0; layer < spec.num_layers; ++layer) {
-    model.layers_.push_back(layer_weights(spec, weights, layer));
+    const std::uint64_t records =
+        options.places != nullptr ? options.places->num_records(layer) : spec.router.num_experts;
+    model.layers_.push_back(layer_weights(spec, weights, layer, records));
   }
   model.embedding_ = weights.model_weight(families::Role::kTokenEmbedding);
   model.final_norm_ = {tensor::floats(weights.model_weight(families::Role::kFinalNorm)),
@@ -101,7 +109,7 @@ Status Model::forward(std::span<const SequenceInput> batch, std::span<float> log
   Cursor cursor;
   std::size_t written = 0;
   while (const std::size_t rows = gather(batch, cursor)) {
-    run_layers(batch, rows, observer);
+    LODE_TRY_STATUS(run_layers(batch, rows, observer));
     write_logits(cursor.wanted, logits.subspan(written));
     written += cursor.wanted * spec_->vocab;
   }
@@ -146,8 +154,12 @@ std::size_t Model::gather(std::span<const SequenceInput> batch, Cursor& cursor) 
   return rows;
 }
 
-void Model::run_layers(std::span<const SequenceInput> batch, std::size_t rows,
-                       Observer* observer) noexcept {
+moe::ExpertRanks Model::ranks_of(std::uint32_t layer) const {
+  return options_.places != nullptr ? options_.places->layer(layer) : moe::ExpertRanks{};
+}
+
+Status Model::run_layers(std::span<const SequenceInput> batch, std::size_t rows,
+                         Observer* observer) {
   const std::size_t half = rope_.frequencies.size();
   const std::span<ops::RowPlace> places = scratch_.places.first(rows);
   const std::uint32_t first_sequence = places.front().sequence;
@@ -166,10 +178,11 @@ void Model::run_layers(std::span<const SequenceInput> batch, std::size_t rows,
       scratch_.kv[i] = batch[first_sequence + i].cache->layer(layer);
     }
     run_attention(pass, layers_[layer]);
-    run_mlp(pass, layers_[layer]);
+    LODE_TRY_STATUS(run_mlp(pass, layers_[layer], ranks_of(layer)));
     watch_routes(layer, places, observer);
     if (observer != nullptr) observer->hidden(layer + 1, places, scratch_.hidden);
   }
+  return {};
 }
 
 void Model::watch_routes(std::uint32_t layer, std::span<const ops::RowPlace> places,

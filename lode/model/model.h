@@ -12,6 +12,7 @@
 #include "lode/model/observer.h"
 #include "lode/model/rope_table.h"
 #include "lode/model/scratch.h"
+#include "lode/moe/expert_places.h"
 
 namespace lode::model {
 
@@ -32,6 +33,11 @@ struct ModelOptions {
   ops::Mode mode = ops::Mode::kFast;
   ops::KvFormat kv_format = ops::KvFormat::kF16;
   std::uint32_t chunk_tokens = 512;  // rows of one pass at most; bounds the scratch
+  // Where the experts are spread over ranks: how many, the slots of one, and where each lies; the
+  // places must outlive the model.
+  std::uint32_t num_ranks = 1;
+  std::uint32_t rank_slots = 0;
+  const moe::ExpertPlaces* places = nullptr;
 };
 
 /// A model that computes. It owns its scratch and nothing else: spec, weights, threads and kernels
@@ -54,10 +60,12 @@ class Model {
   Result<KvCache> make_cache(memory::Ledger& ledger, std::uint64_t max_tokens) const;
 
   /// Takes the batch's tokens in and writes the logits wanted, sequence after sequence, in the
-  /// order of the batch. All or nothing: an error leaves the caches as they were.
+  /// order of the batch. All or nothing: an error leaves the caches as they were. Where experts are
+  /// spread over ranks, all ranks call it with the same batch.
   ///
   /// Shapes: logits [logits_rows(batch)][vocab].
-  /// Errors: kUsage naming a token beyond the vocabulary, or a sequence that its cache cannot hold.
+  /// Errors: kUsage naming a token beyond the vocabulary, or a sequence that its cache cannot hold;
+  ///         those of comm::Group, after which the model and the caches are of no more use.
   Status forward(std::span<const SequenceInput> batch, std::span<float> logits,
                  Observer* observer = nullptr);
 
@@ -78,8 +86,8 @@ class Model {
 
   Status check(std::span<const SequenceInput> batch) const;
   std::size_t gather(std::span<const SequenceInput> batch, Cursor& cursor) noexcept;
-  void run_layers(std::span<const SequenceInput> batch, std::size_t rows,
-                  Observer* observer) noexcept;
+  Status run_layers(std::span<const SequenceInput> batch, std::size_t rows, Observer* observer);
+  moe::ExpertRanks ranks_of(std::uint32_t layer) const;
   void write_logits(std::size_t wanted, std::span<float> logits) noexcept;
   void watch_routes(std::uint32_t layer, std::span<const ops::RowPlace> places,
                     Observer* observer) noexcept;

@@ -56,6 +56,11 @@ Scratch carve_scratch(memory::Carver& carver, const ModelSpec& spec, const Scrat
   scratch.value = ops::carve_rows(carver, rows, key_width, kPlain);
   scratch.attention = ops::carve_rows(carver, rows, query_width, shape.mode);
   scratch.moe = moe::carve_moe(carver, spec.router, widths_of(spec), rows, shape.mode);
+  if (shape.num_ranks > 1) {
+    scratch.exchange =
+        moe::carve_exchange(carver, {rows, shape.num_ranks, spec.router.num_experts,
+                                     shape.rank_slots, spec.router.top_k, spec.hidden, shape.mode});
+  }
   scratch.tile_floats = tile_floats(spec);
   scratch.tiles = carver.take<float>(scratch.tile_floats * shape.num_threads);
   return scratch;

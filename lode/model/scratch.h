@@ -5,6 +5,7 @@
 
 #include "lode/families/model_spec.h"
 #include "lode/memory/carver.h"
+#include "lode/moe/exchange.h"
 #include "lode/moe/runner.h"
 #include "lode/ops/attention.h"
 
@@ -15,6 +16,9 @@ struct ScratchShape {
   std::uint32_t chunk_tokens = 1;  // rows of one pass
   std::uint32_t num_threads = 1;
   ops::Mode mode = ops::Mode::kExact;
+  // Where the experts are spread over ranks: how many, and the slots of one.
+  std::uint32_t num_ranks = 1;
+  std::uint32_t rank_slots = 0;
 };
 
 /// Everything that a pass writes, reused by all layers and passes. A view of one block.
@@ -32,6 +36,7 @@ struct Scratch {
   ops::Rows value;                  // the same
   ops::Rows attention;              // [rows][num_heads * D]
   moe::MoeScratch moe;
+  moe::ExchangeScratch exchange;  // of more ranks than one
   std::span<float> tiles;
   std::size_t tile_floats = 0;  // of one thread
 };
