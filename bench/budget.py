@@ -158,7 +158,7 @@ class Budget:
         options, rounds = self.options, []
         with self.model(replaced(GIANT, QUICK["giant"] if options.quick else []), GIB) as folder:
             for _ in range(5):
-                report, text = self.limited([options.lode, "plan", folder, "--memory", "1TiB", "--json"], 64 * MIB,
+                report, text = self.limited([options.lode, "plan", folder, "--machine", "1TiB", "--json"], 64 * MIB,
                                             folder)
                 rounds.append({"seconds": report.seconds, "high_water_bytes": report.high_water_bytes,
                                "peak_bytes": report.peak_bytes, "limit_hits": report.limit_hits,
