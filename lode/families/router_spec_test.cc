@@ -29,7 +29,7 @@ TEST(CheckRouter, TakesEveryRowOfTheTable) {
   for (const RouterRow& row : router_rows()) {
     RouterSpec spec = row.spec;
     spec.num_experts = 8;
-    spec.top_k = 2;
+    spec.top_k = spec.weight_on_input ? 1 : 2;
     EXPECT_EQ(refused(spec), "") << row.family;
   }
 }
@@ -46,6 +46,10 @@ TEST(CheckRouter, NamesTheKeyThatCannotBe) {
   EXPECT_EQ(refused_with(&RouterSpec::norm_power, HUGE_VAL), "moe_normalize_expert_weights");
   EXPECT_EQ(refused_with(&RouterSpec::norm_add, -1.0), "norm_add");
   EXPECT_EQ(refused_with(&RouterSpec::norm_floor, std::nan("")), "moe_norm_min");
+}
+
+TEST(CheckRouter, RefusesWeightsOnTheInputOfMoreExpertsThanOne) {
+  EXPECT_EQ(refused_with(&RouterSpec::weight_on_input, true), "num_experts_per_tok");
 }
 
 // Other engines choose without groups there, without a word.

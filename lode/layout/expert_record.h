@@ -21,6 +21,7 @@ std::optional<std::uint64_t> panels_bytes(const formats::Encoding& encoding, std
 //   | down panel 0 | down panel 1 | ...                           | down matrix scales    |
 //   | gate bias f32 [I] | up bias f32 [I] | down bias f32 [H] |   each up to whole lines
 //
+// Without a gate: the panels of the first matrix alone, its bias in the place of gate's, no up.
 // Padded with zeros to a multiple of 4 KiB, where the next record begins.
 // Source: spec cpu_performance 5.1, loading_memory 6.4.
 
@@ -33,6 +34,7 @@ struct ExpertRecord {
   formats::Encoding gate_up{};
   formats::Encoding down{};
   bool bias = false;
+  bool gated = true;  // else the MLP's first matrix stands alone where gate and up are
 
   // Places within the record, in bytes, filled in by make_expert_record.
   std::uint64_t gate_up_bytes = 0;  // panels and matrix scales
@@ -50,10 +52,12 @@ struct ExpertRecord {
 /// Places everything. Nothing where panels do not hold one of the encodings.
 std::optional<ExpertRecord> make_expert_record(std::uint64_t hidden, std::uint64_t intermediate,
                                                const formats::Encoding& gate_up,
-                                               const formats::Encoding& down, bool bias);
+                                               const formats::Encoding& down, bool bias,
+                                               bool gated = true);
 
 /// Views of one record. `record` holds record_bytes. gate_up has shape [2, I, H] (kGateUpPanels),
-/// down [H, I] (kPanels), biases [I], [I], [H] in f32, empty where there are none.
+/// or [I, H] (kPanels) without a gate; down [H, I] (kPanels), biases [I], [I], [H] in f32, empty
+/// where there are none.
 struct ExpertViews {
   tensor::TensorView gate_up;
   tensor::TensorView down;

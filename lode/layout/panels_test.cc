@@ -249,5 +249,22 @@ TEST(ExpertRecord, BeginsEveryPartOnALineAndEndsOnAPage) {
   EXPECT_EQ(record->record_bytes, 8192U);  // (78 + 36 + 12) * 64 = 8064, up to 4096
 }
 
+TEST(ExpertRecord, HoldsItsFirstMatrixAloneWhereItIsNotGated) {
+  const auto record = make_expert_record(96, 40, formats::kMxfp4, formats::kMxfp4, true, false);
+  ASSERT_TRUE(record);
+  // 3 panels of 13 lines; down as above: 36 lines. Biases of 40 and 96 floats: 3 and 6 lines.
+  EXPECT_EQ(record->gate_up_bytes, 3 * 13 * 64U);
+  EXPECT_EQ(record->gate_bias_offset_bytes, (39 + 36) * 64U);
+  EXPECT_EQ(record->down_bias_offset_bytes, (39 + 36 + 3) * 64U);
+  EXPECT_EQ(record->record_bytes, 8192U);  // (75 + 9) * 64 = 5376, up to 4096
+  EXPECT_EQ(record->padding_bytes,
+            8192U - (40 * 96 / 2 + 40 * 3) - (96 * 40 / 2 + 96 * 2) - (40 + 96) * 4U);
+  const std::vector<std::byte> bytes(record->record_bytes);
+  const ExpertViews views = expert_views(*record, bytes);
+  EXPECT_EQ(views.gate_up.meta().layout, tensor::Layout::kPanels);
+  EXPECT_TRUE(views.up_bias.bytes().empty());
+  EXPECT_EQ(views.gate_bias.bytes().size(), 40 * 4U);
+}
+
 }  // namespace
 }  // namespace lode::layout

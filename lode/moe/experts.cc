@@ -20,12 +20,17 @@ struct GateUpTask {
   const ExpertWork* work;
   const ops::Rows* x;
   const ops::Rows* inner;
+  std::size_t matrices;  // 2: gate and up side by side; 1: a gate alone, of what is not gated
 
   void rows(const ActiveExpert& expert, ops::PanelCall call, std::uint32_t position,
             std::span<float> tile) const noexcept {
-    const std::size_t stride = 2 * call.num_panels * kPanelRows;
+    const std::size_t stride = matrices * call.num_panels * kPanelRows;
     call.row_ids = work->row_of.data() + position;
-    ops::multiply_pairs(*compute, expert.mlp.gate_up, *x, call, tile, stride);
+    if (matrices == 2) {
+      ops::multiply_pairs(*compute, expert.mlp.gate_up, *x, call, tile, stride);
+    } else {
+      ops::multiply(*compute, expert.mlp.gate_up.gate, *x, call, tile, stride);
+    }
     for (std::size_t r = 0; r < call.num_rows; ++r) {
       finish(expert.mlp, call, tile.subspan(r * stride, stride), inner->row(position + r));
     }
@@ -37,10 +42,13 @@ struct GateUpTask {
     for (std::size_t panel = 0; panel < call.num_panels; ++panel) {
       const std::size_t first = (call.first_panel + panel) * kPanelRows;
       const std::size_t width = std::min(kPanelRows, mlp.gate_up.gate.rows - first);
-      const std::span<float> gate = pairs.subspan(2 * panel * kPanelRows, width);
-      const std::span<float> up = pairs.subspan((2 * panel + 1) * kPanelRows, width);
+      const std::span<float> gate = pairs.subspan(matrices * panel * kPanelRows, width);
+      std::span<float> up;
       add_bias(mlp.gate_bias, first, gate);
-      add_bias(mlp.up_bias, first, up);
+      if (matrices == 2) {
+        up = pairs.subspan((2 * panel + 1) * kPanelRows, width);
+        add_bias(mlp.up_bias, first, up);
+      }
       activate(work->activation, gate, up, out.subspan(first, width));
     }
   }
@@ -82,7 +90,10 @@ void in_row_blocks(const Task& task, const ActiveExpert& expert, ops::PanelCall 
 }  // namespace
 
 GatedMlp gated_mlp(const layout::ExpertViews& views) {
-  return {ops::gate_up(views.gate_up), ops::matrix(views.down), tensor::floats(views.gate_bias),
+  const bool gated = views.gate_up.meta().layout == tensor::Layout::kGateUpPanels;
+  const ops::GateUp gate_up =
+      gated ? ops::gate_up(views.gate_up) : ops::GateUp{ops::matrix(views.gate_up), {}};
+  return {gate_up, ops::matrix(views.down), tensor::floats(views.gate_bias),
           tensor::floats(views.up_bias), tensor::floats(views.down_bias)};
 }
 
@@ -103,7 +114,8 @@ void run_gate_up(const ops::Compute& compute, const ExpertWork& work, const ops:
                               compute.pool->num_threads()) /
              2);
   const std::size_t groups = ceil_div(pairs, pairs_a_task);
-  const GateUpTask body{&compute, &work, &x, &inner};
+  const std::size_t matrices = is_gated(work.activation.kind) ? 2 : 1;
+  const GateUpTask body{&compute, &work, &x, &inner, matrices};
   ops::for_each(compute, work.experts.size() * groups,
                 [&](std::size_t task, std::size_t thread) noexcept {
                   ops::PanelCall call;

@@ -9,7 +9,8 @@
 
 namespace lode::moe {
 
-/// One gated MLP: down(activation(gate x, up x)), biases where the model has them. A view.
+/// One MLP: down(activation(gate x, up x)), biases where the model has them; where the activation
+/// is not gated there is no up, and its first matrix is called gate. A view.
 struct GatedMlp {
   ops::GateUp gate_up;
   ops::Matrix down;

@@ -121,9 +121,8 @@ TEST_P(RouterRows, RoutesAsTheReferenceInF64) {
     for (const std::uint32_t num_experts : {8U, 16U, 20U, 128U}) {
       spec.num_experts = num_experts;
       if (GetParam().family == "longcat_flash") spec.num_zero_experts = num_experts / 2;
-      const bool two = spec.score == Score::kSparseMixer;
       for (const std::uint32_t top_k : {1U, 2U, 4U}) {
-        spec.top_k = two ? 2 : top_k;
+        spec.top_k = spec.score == Score::kSparseMixer ? 2 : spec.weight_on_input ? 1 : top_k;
         ASSERT_TRUE(families::check_router(spec));
         for (const Rows rows : kAllRows) {
           SCOPED_TRACE(testing::Message() << "rows " << static_cast<int>(rows) << " experts "

@@ -2,227 +2,274 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <string>
 
-#include "lode/ops/test_weights.h"
+#include "lode/moe/test_formula.h"
 
 namespace lode::moe {
 namespace {
 
+using families::Activation;
+using families::Score;
 using ops::Mode;
 using ops::TestRows;
-using ops::TestWeights;
+using test::Input;
+using test::kTokens;
+using test::Layer;
+using test::LayerShape;
+using test::Scratch;
 
-constexpr std::size_t kHidden = 96, kInner = 72, kExperts = 6, kTopK = 2, kTokens = 70;
-
-/// A layer with random experts, and its weights as numbers.
-class Layer {
- public:
-  Layer(const formats::Encoding& encoding, bool bias)
-      : router_(formats::kPlainF32, kExperts, kHidden, 5) {
-    layer_.record = *layout::make_expert_record(kHidden, kInner, encoding, encoding, bias);
-    bytes_ = kernels::Lines(kExperts * layer_.record.record_bytes);
-    for (std::uint32_t expert = 0; expert < kExperts; ++expert) add_expert(encoding, expert);
-    layer_.experts = {bytes_.data(), kExperts * layer_.record.record_bytes};
-    layer_.router = {families::Score::kSoftmax, kExperts, kTopK, false, true};
-    router_values_ = router_.values();
-    layer_.router_weight = router_values_;
-    layer_.activation.kind = bias ? families::Activation::kSwigluOai : families::Activation::kSilu;
-  }
-  const MoeLayer& operator*() const { return layer_; }
-
-  struct Numbers {
-    std::vector<float> gate, up, down, gate_bias, up_bias, down_bias;
-  };
-  const Numbers& expert(std::size_t index) const { return numbers_[index]; }
-
- private:
-  void add_expert(const formats::Encoding& encoding, std::uint32_t index) {
-    const TestWeights gate(encoding, kInner, kHidden, 10 * index + 1);
-    TestWeights up(encoding, kInner, kHidden, 10 * index + 2);
-    const TestWeights down(encoding, kHidden, kInner, 10 * index + 3);
-    if (encoding.tensor_scale != formats::TensorScale::kNone) up.matrix_scale() = 0.5F;
-    const std::span<std::byte> record(bytes_.data() + index * layer_.record.record_bytes,
-                                      layer_.record.record_bytes);
-    const auto pair = *layout::PanelLayout::make(encoding, kInner, kHidden, 2);
-    const auto single = *layout::PanelLayout::make(encoding, kHidden, kInner);
-    gate.pack(pair, 0, record.first(layer_.record.gate_up_bytes));
-    up.pack(pair, 1, record.first(layer_.record.gate_up_bytes));
-    down.pack(single, 0, record.subspan(layer_.record.down_offset_bytes, layer_.record.down_bytes));
-    numbers_.push_back({gate.values(), up.values(), down.values(), {}, {}, {}});
-    if (!layer_.record.bias) return;
-    Numbers& numbers = numbers_.back();
-    numbers.gate_bias = TestWeights(formats::kPlainF32, 1, kInner, 100 + index, 0.5F).values();
-    numbers.up_bias = TestWeights(formats::kPlainF32, 1, kInner, 200 + index, 0.5F).values();
-    numbers.down_bias = TestWeights(formats::kPlainF32, 1, kHidden, 300 + index, 0.5F).values();
-    const auto put = [&](std::uint64_t offset, const std::vector<float>& values) {
-      std::memcpy(record.data() + offset, values.data(), values.size() * sizeof(float));
-    };
-    put(layer_.record.gate_bias_offset_bytes, numbers.gate_bias);
-    put(layer_.record.up_bias_offset_bytes, numbers.up_bias);
-    put(layer_.record.down_bias_offset_bytes, numbers.down_bias);
-  }
-
-  MoeLayer layer_;
-  TestWeights router_;
-  std::vector<float> router_values_;
-  kernels::Lines bytes_{0};
-  std::vector<Numbers> numbers_;
-};
-
-/// Scratch with its memory.
-class Scratch {
- public:
-  explicit Scratch(Mode mode) {
-    memory::Carver size;
-    carve(size, mode);
-    bytes_ = kernels::Lines(size.bytes());
-    memory::Carver carver(std::span(bytes_.data(), size.bytes()));
-    carve(carver, mode);
-  }
-  const MoeScratch& operator*() const { return scratch_; }
-  const MoeScratch* operator->() const { return &scratch_; }
-
- private:
-  void carve(memory::Carver& carver, Mode mode) {
-    const families::RouterSpec router{families::Score::kSoftmax, kExperts, kTopK};
-    scratch_ = carve_moe(carver, router, {kInner, kInner}, kTokens, mode);
-  }
-  kernels::Lines bytes_{0};
-  MoeScratch scratch_;
-};
-
-struct Input {
-  std::size_t threads = 1, first = 0, count = kTokens;
-};
-
-std::vector<float> run(const MoeLayer& layer, Mode mode, const Input& input,
-                       const Scratch& scratch) {
-  const ops::TestCompute compute(input.threads, mode);
-  const TestRows all(kTokens, kHidden, Mode::kExact, 1), start(kTokens, kHidden, Mode::kExact, 2);
-  const TestRows x(input.count, kHidden, mode, 3), sums(input.count, kHidden, Mode::kExact, 3);
-  for (std::size_t row = 0; row < input.count; ++row) {
-    std::copy_n(all->row(input.first + row).begin(), kHidden, x->row(row).begin());
-    std::copy_n(start->row(input.first + row).begin(), kHidden, sums->row(row).begin());
-  }
-  ops::pack_rows(*compute, *x, input.count, input_forms(*compute, layer.record));
-  run_moe(*compute, layer, *x, input.count, *scratch, *sums);
-  return sums.numbers();
-}
-
-double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
-
-double activated(const GatedActivation& activation, double gate, double up) {
-  if (activation.kind == families::Activation::kSilu) return gate * sigmoid(gate) * up;
-  const double g = std::min(gate, 7.0), u = std::clamp(up, -7.0, 7.0);
-  return (u + 1.0) * g * sigmoid(1.702 * g);
-}
-
-double product(const std::vector<float>& weights, std::size_t row, const std::vector<double>& x) {
-  double sum = 0.0;
-  for (std::size_t k = 0; k < x.size(); ++k) sum += double{weights[row * x.size() + k]} * x[k];
-  return sum;
-}
-
-/// One token by the formulas in double; routing as the layer's own scratch says.
-std::vector<double> by_formula(const Layer& layer, const MoeScratch& routing, std::size_t token) {
-  const TestRows all(kTokens, kHidden, Mode::kExact, 1), start(kTokens, kHidden, Mode::kExact, 2);
-  const std::vector<double> x(all->row(token).begin(), all->row(token).end());
-  std::vector<double> sums(start->row(token).begin(), start->row(token).end());
-  for (std::size_t column = 0; column < kTopK; ++column) {
-    const auto& numbers =
-        layer.expert(static_cast<std::size_t>(routing.ids[token * kTopK + column]));
-    const double weight = routing.weights[token * kTopK + column];
-    const auto bias = [](const std::vector<float>& list, std::size_t i) {
-      return list.empty() ? 0.0 : double{list[i]};
-    };
-    std::vector<double> inner(kInner);
-    for (std::size_t i = 0; i < kInner; ++i) {
-      inner[i] =
-          activated((*layer).activation, product(numbers.gate, i, x) + bias(numbers.gate_bias, i),
-                    product(numbers.up, i, x) + bias(numbers.up_bias, i));
-    }
-    for (std::size_t i = 0; i < kHidden; ++i) {
-      sums[i] += weight * (product(numbers.down, i, inner) + bias(numbers.down_bias, i));
+void expect_formula(const LayerShape& shape) {
+  const Layer layer(shape);
+  const Scratch scratch(shape, Mode::kExact, 16);
+  const std::vector<float> got = run(layer, Mode::kExact, {2, 0, kTokens, {}}, scratch);
+  double loosest = 0.0;
+  for (std::size_t token = 0; token < kTokens; token += 3) {
+    const std::vector<test::Bounded> want = by_formula(layer, *scratch, token);
+    for (std::size_t i = 0; i < shape.hidden; ++i) {
+      ASSERT_NEAR(got[token * shape.hidden + i], want[i].value, want[i].error) << token << " " << i;
+      loosest = std::max(loosest, want[i].error);
     }
   }
-  return sums;
+  // A wrong bias, expert or weight moves results by more than 0.01.
+  EXPECT_LT(loosest, 0.01);
 }
 
-// Gate and up are sums of 96 products below |w| |x| = 1 * 10; with (96 + 2) u each, an activation
-// whose slope is below 8, then 72 products: below 5e-4 of a result near 10. A wrong bias, expert or
-// weight moves results by more than 0.01.
-constexpr double kExactBound = 5e-4;
+/// Everything that a layer may have at once, in widths that no block divides.
+LayerShape full_shape(const formats::Encoding& encoding) {
+  LayerShape shape;
+  shape.encoding = encoding;
+  shape.hidden = 83;
+  shape.inner = 45;
+  shape.router.num_zero_experts = 2;
+  shape.shared = 51;
+  shape.shared_gate = true;
+  return shape;
+}
 
-class MoeRunner : public testing::TestWithParam<std::pair<std::string_view, bool>> {};
+/// The encodings that experts are computed in; files with others are brought to one of them.
+std::vector<formats::EncodingInfo> computed_encodings() {
+  std::vector<formats::EncodingInfo> out;
+  for (const formats::EncodingInfo& info : formats::encoding_table()) {
+    if (kernels::panel_shape(info.encoding)) out.push_back(info);
+  }
+  return out;
+}
+
+class MoeRunner : public testing::TestWithParam<formats::EncodingInfo> {};
 
 TEST_P(MoeRunner, IsTheFormula) {
-  const Layer layer(*formats::encoding_by_name(GetParam().first), GetParam().second);
-  const Scratch scratch(Mode::kExact);
-  const std::vector<float> got = run(*layer, Mode::kExact, {}, scratch);
-  for (std::size_t token = 0; token < kTokens; ++token) {
-    const std::vector<double> want = by_formula(layer, *scratch, token);
-    for (std::size_t i = 0; i < kHidden; ++i) {
-      ASSERT_NEAR(got[token * kHidden + i], want[i], kExactBound) << token << " " << i;
+  LayerShape shape;
+  shape.encoding = GetParam().encoding;
+  expect_formula(shape);
+}
+
+TEST_P(MoeRunner, IsTheFormulaWithBiasesAndOddWidths) {
+  LayerShape shape = test::plain_shape(GetParam().encoding, true);
+  shape.hidden = 51;
+  shape.inner = 37;
+  expect_formula(shape);
+}
+
+TEST_P(MoeRunner, IsTheFormulaWithZeroAndSharedExperts) {
+  expect_formula(full_shape(GetParam().encoding));
+}
+
+TEST_P(MoeRunner, IsTheFormulaWithWeightsOnTheInput) {
+  LayerShape shape;
+  shape.encoding = GetParam().encoding;
+  shape.bias = true;
+  shape.router = {Score::kSigmoid, 6, 2};
+  shape.router.weight_on_input = true;
+  shape.shared = 40;
+  expect_formula(shape);
+}
+
+TEST_P(MoeRunner, IsTheFormulaWithoutAGate) {
+  LayerShape shape;
+  shape.encoding = GetParam().encoding;
+  shape.bias = true;
+  shape.activation.kind = Activation::kPlainRelu2;
+  shape.shared = 40;
+  expect_formula(shape);
+}
+
+TEST_P(MoeRunner, GivesTheSameBitsForAnyThreadsChunksAndCompany) {
+  for (const bool on_input : {false, true}) {
+    LayerShape shape = full_shape(GetParam().encoding);
+    shape.router.weight_on_input = on_input;
+    const Layer layer(shape);
+    for (const Mode mode : {Mode::kExact, Mode::kFast}) {
+      const Scratch scratch(shape, mode);
+      const std::vector<float> want = run(layer, mode, {}, scratch);
+      for (const std::size_t chunk : {0U, 1U, 3U, 64U, 1000U}) {
+        const Scratch chunked(shape, mode, chunk);
+        EXPECT_EQ(run(layer, mode, {1 + chunk % 3, 0, kTokens, {}}, chunked), want) << chunk;
+      }
+      for (const std::size_t first : {0U, 5U, 69U}) {
+        const std::size_t count = std::min<std::size_t>(3, kTokens - first);
+        const auto at = want.begin() + static_cast<std::ptrdiff_t>(first * shape.hidden);
+        const auto end = at + static_cast<std::ptrdiff_t>(count * shape.hidden);
+        EXPECT_EQ(run(layer, mode, {2, first, count, {}}, scratch), std::vector<float>(at, end));
+      }
     }
   }
 }
 
-TEST_P(MoeRunner, GivesTheSameBitsForAnyThreadsAndCompany) {
-  const Layer layer(*formats::encoding_by_name(GetParam().first), GetParam().second);
-  for (const Mode mode : {Mode::kExact, Mode::kFast}) {
-    const Scratch scratch(mode);
-    const std::vector<float> want = run(*layer, mode, {}, scratch);
-    EXPECT_EQ(run(*layer, mode, {2, 0, kTokens}, scratch), want);
-    EXPECT_EQ(run(*layer, mode, {3, 0, kTokens}, scratch), want);
-    for (const std::size_t first : {0U, 5U, 69U}) {
-      const std::size_t count = std::min<std::size_t>(3, kTokens - first);
-      const auto at = want.begin() + static_cast<std::ptrdiff_t>(first * kHidden);
-      const auto end = at + static_cast<std::ptrdiff_t>(count * kHidden);
-      EXPECT_EQ(run(*layer, mode, {2, first, count}, scratch), std::vector<float>(at, end))
-          << first;
-    }
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Encodings, MoeRunner,
-                         testing::Values(std::pair("bf16", false), std::pair("bf16", true),
-                                         std::pair("mxfp4", true), std::pair("nvfp4", false),
-                                         std::pair("fp8-block", false)),
+INSTANTIATE_TEST_SUITE_P(Encodings, MoeRunner, testing::ValuesIn(computed_encodings()),
                          [](const auto& tested) {
-                           std::string name(tested.param.first);
+                           std::string name(tested.param.name);
                            std::replace(name.begin(), name.end(), '-', '_');
-                           return name + (tested.param.second ? "_bias" : "");
+                           return name;
                          });
 
-TEST(DenseMlp, EqualsARoutedExpertOfWeightOne) {
-  Layer layer(formats::kPlainBf16, false);
-  MoeLayer one = *layer;
-  one.router.num_experts = 1;
-  one.router.top_k = 1;
-  const Scratch scratch(Mode::kExact);
-  const std::vector<float> want = run(one, Mode::kExact, {}, scratch);
-  const DenseLayer dense{
-      gated_mlp(layout::expert_views(one.record, one.experts.first(one.record.record_bytes))),
-      one.activation};
-  const ops::TestCompute compute(2, Mode::kExact);
-  const TestRows x(kTokens, kHidden, Mode::kExact, 1), sums(kTokens, kHidden, Mode::kExact, 2);
-  run_dense(*compute, dense, *x, kTokens, *scratch, *sums);
-  EXPECT_EQ(sums.numbers(), want);
+TEST(MoeActivations, AreTheFormulaEach) {
+  for (const Activation kind : {Activation::kGelu, Activation::kGeluTanh, Activation::kSiluClamped,
+                                Activation::kSwigluStep, Activation::kSitu, Activation::kPlainSilu,
+                                Activation::kPlainGelu, Activation::kPlainGeluTanh}) {
+    SCOPED_TRACE(static_cast<int>(kind));
+    LayerShape shape;
+    shape.activation = {kind, 1.25F, 0.75F, 1.5F, 2.0F};
+    shape.shared = 33;
+    expect_formula(shape);
+  }
 }
 
-TEST(MoeRunnerRows, PassesOverPairsWithoutAnExpert) {
-  const Layer layer(formats::kPlainBf16, false);
-  const Scratch scratch(Mode::kExact);
-  for (std::int32_t& id : scratch->ids) id = kNoExpert;
-  order_by_expert(scratch->ids, scratch->order);
+TEST(MoeRouting, IsTheFormulaWhereEveryTokenHasAllExpertsOrAllHaveOne) {
+  LayerShape shape;
+  shape.router.top_k = 6;
+  expect_formula(shape);
+  shape.router.num_experts = 1;
+  shape.router.top_k = 1;
+  expect_formula(shape);
+}
+
+/// What rows that stand for no token must not change: the bits of the others, and their own sums.
+TEST(MoePadding, LeavesItsRowsAloneAndTheOthersTheirBits) {
+  for (const bool on_input : {false, true}) {
+    LayerShape shape = full_shape(formats::kMxfp4);
+    shape.router.weight_on_input = on_input;
+    const Layer layer(shape);
+    const Scratch scratch(shape, Mode::kFast, 7);
+    const std::vector<float> whole = run(layer, Mode::kFast, {}, scratch);
+    Input input{2, 0, kTokens, std::vector<std::int32_t>(kTokens, 11)};
+    for (std::size_t row = 0; row < kTokens; row += 1 + row % 4) input.tokens[row] = -1;
+    const std::vector<float> got = run(layer, Mode::kFast, input, scratch);
+    for (std::size_t row = 0; row < kTokens; ++row) {
+      const auto at = static_cast<std::ptrdiff_t>(row * shape.hidden);
+      const std::vector<float> mine(got.begin() + at,
+                                    got.begin() + at + static_cast<std::ptrdiff_t>(shape.hidden));
+      if (input.tokens[row] >= 0) {
+        EXPECT_TRUE(std::equal(mine.begin(), mine.end(), whole.begin() + at)) << row;
+        continue;
+      }
+      EXPECT_EQ(mine, test::input_row(shape.hidden, row, test::kStartSeed)) << row;
+      EXPECT_EQ(scratch->ids[row * 2], kNoExpert);
+      EXPECT_EQ(scratch->weights[row * 2 + 1], 0.0F);
+      EXPECT_EQ(scratch->zero_weights[row], 0.0F);
+      EXPECT_EQ(scratch->unsure[row], 0);
+    }
+  }
+}
+
+TEST(MoePadding, MayBeAllThereIs) {
+  const LayerShape shape = full_shape(formats::kPlainBf16);
+  const Layer layer(shape);
+  const Scratch scratch(shape, Mode::kExact);
+  const std::vector<std::int32_t> tokens(3, -1);
+  const std::vector<float> got = run(layer, Mode::kExact, {2, 4, 3, tokens}, scratch);
+  for (std::size_t row = 0; row < 3; ++row) {
+    const std::vector<float> start = test::input_row(shape.hidden, 4 + row, test::kStartSeed);
+    EXPECT_TRUE(std::equal(start.begin(), start.end(),
+                           got.begin() + static_cast<std::ptrdiff_t>(row * shape.hidden)));
+  }
   EXPECT_EQ(scratch->order.total(), 0U);
-  const ops::TestCompute compute(1, Mode::kExact);
-  const TestRows sums(kTokens, kHidden, Mode::kExact, 2);
-  const std::vector<float> before = sums.numbers();
-  run_gate_up(*compute, {}, *sums, scratch->inner);
-  run_down(*compute, {}, scratch->inner, *sums);
-  EXPECT_EQ(sums.numbers(), before);
+}
+
+TEST(MoeRows, OfAPartOfAPassAreThoseOfTheWhole) {
+  const LayerShape shape = full_shape(formats::kNvfp4);
+  const Layer layer(shape);
+  const Scratch scratch(shape, Mode::kFast, 2);
+  const std::vector<float> whole = run(layer, Mode::kFast, {}, scratch);
+  const ops::TestCompute compute(2, Mode::kFast);
+  const TestRows x(kTokens, shape.hidden, Mode::kFast, test::kInputSeed);
+  const TestRows sums(kTokens, shape.hidden, Mode::kExact, test::kStartSeed);
+  ops::pack_rows(*compute, *x, kTokens, input_forms(*compute, *layer));
+  run_moe(*compute, *layer, {*x, 7, {}, 30}, *scratch, *sums);
+  for (std::size_t row = 0; row < kTokens; ++row) {
+    const auto at = whole.begin() + static_cast<std::ptrdiff_t>(row * shape.hidden);
+    const bool same = std::equal(sums->row(row).begin(), sums->row(row).end(), at);
+    EXPECT_EQ(same, row >= 30 && row < 37) << row;
+  }
+}
+
+TEST(MoeTable, GivesTokensTheirExpertsAndAnUnknownTokenNone) {
+  LayerShape shape;
+  Layer layer(shape);
+  const std::vector<std::int32_t> table = {4, 1, 0, 5, 2, 3};
+  layer.layer().expert_table = table;
+  const Scratch scratch(shape, Mode::kExact);
+  const Input input{1, 0, 5, {2, 0, 3, -1, 1}};
+  const std::vector<float> got = run(layer, Mode::kExact, input, scratch);
+  const std::vector<std::int32_t> ids(scratch->ids.begin(), scratch->ids.begin() + 10);
+  EXPECT_EQ(ids, (std::vector<std::int32_t>{2, 3, 4, 1, -1, -1, -1, -1, 0, 5}));
+  EXPECT_EQ(std::vector<std::uint8_t>(scratch->unsure.begin(), scratch->unsure.begin() + 5),
+            (std::vector<std::uint8_t>{0, 0, 1, 0, 0}));
+  for (const std::size_t token : {0U, 1U, 4U}) {
+    const std::vector<test::Bounded> want = by_formula(layer, *scratch, token);
+    for (std::size_t i = 0; i < shape.hidden; ++i) {
+      EXPECT_NEAR(got[token * shape.hidden + i], want[i].value, want[i].error);
+    }
+  }
+}
+
+// The forms of both are in the input, and the shared expert comes after the routed ones.
+TEST(MoeShared, IsADenseMlpOfAnotherFormatAddedOnce) {
+  LayerShape shape;
+  shape.encoding = formats::kMxfp4;
+  shape.shared = 48;
+  for (const formats::Encoding& encoding : {formats::kInt8Row128, formats::kPlainBf16}) {
+    shape.shared_encoding = encoding;
+    Layer layer(shape);
+    const Scratch scratch(shape, Mode::kFast);
+    const std::vector<float> got = run(layer, Mode::kFast, {}, scratch);
+    const ops::TestCompute compute(2, Mode::kFast);
+    const TestRows x(kTokens, shape.hidden, Mode::kFast, test::kInputSeed);
+    const TestRows sums(kTokens, shape.hidden, Mode::kExact, test::kStartSeed);
+    ops::pack_rows(*compute, *x, kTokens, input_forms(*compute, *layer));
+    const DenseLayer dense{layer.layer().shared.mlp, layer.layer().shared.activation};
+    layer.layer().shared = {};
+    run_moe(*compute, *layer, *x, kTokens, *scratch, *sums);
+    TestRows narrow(kTokens, shape.shared, Mode::kFast, 9);
+    MoeScratch with_inner = *scratch;
+    with_inner.dense_inner = *narrow;
+    run_dense(*compute, dense, *x, kTokens, with_inner, *sums);
+    EXPECT_EQ(sums.numbers(), got);
+  }
+}
+
+TEST(MoeScratchBytes, DoNotGrowWithRowsBeyondAChunkButForTheirRoutes) {
+  LayerShape shape;
+  shape.inner = 4096;
+  const Scratch whole(shape, Mode::kExact), chunked(shape, Mode::kExact, 10);
+  const std::size_t row_bytes = shape.router.top_k * shape.inner * sizeof(float);
+  EXPECT_EQ(whole.bytes() - chunked.bytes(), (kTokens - 10) * row_bytes);
+}
+
+TEST(DenseMlp, EqualsARoutedExpertOfWeightOne) {
+  LayerShape shape;
+  shape.router.num_experts = 1;
+  shape.router.top_k = 1;
+  const Layer layer(shape);
+  const Scratch scratch(shape, Mode::kExact);
+  const std::vector<float> want = run(layer, Mode::kExact, {}, scratch);
+  const DenseLayer dense{gated_mlp(layout::expert_views((*layer).record, (*layer).experts)),
+                         shape.activation};
+  const ops::TestCompute compute(2, Mode::kExact);
+  const TestRows x(kTokens, shape.hidden, Mode::kExact, test::kInputSeed);
+  const TestRows sums(kTokens, shape.hidden, Mode::kExact, test::kStartSeed);
+  run_dense(*compute, dense, *x, kTokens, *scratch, *sums);
+  EXPECT_EQ(sums.numbers(), want);
 }
 
 }  // namespace
