@@ -31,6 +31,33 @@ function(lode_tool_parts name)
   endif()
 endfunction()
 
+# The cases of tests/mpi/run.py, on 4 ranks, some on 2 as well; where there is no MPI, one test that says so by being
+# disabled.
+function(lode_mpi_tests)
+  set(folder ${PROJECT_SOURCE_DIR}/tests/mpi)
+  if(NOT MPI_CXX_FOUND OR NOT MPIEXEC_EXECUTABLE)
+    add_test(NAME mpi.is_not_installed COMMAND ${CMAKE_COMMAND} -E false)
+    set_tests_properties(mpi.is_not_installed PROPERTIES LABELS mpi DISABLED ON)
+    return()
+  endif()
+  find_package(Python3 REQUIRED COMPONENTS Interpreter)
+  lode_program(mpi_driver ${folder}/mpi_driver.cc)
+  file(STRINGS ${folder}/run.py cases REGEX "^    \"[a-z_]+\": \\(")
+  foreach(case IN LISTS cases)
+    string(REGEX REPLACE "^    \"([a-z_]+)\".*" "\\1" case "${case}")
+    set(all_ranks 4)
+    if(case MATCHES "^(everything|one_refuses|killed)$")
+      set(all_ranks 2 4)
+    endif()
+    foreach(ranks IN LISTS all_ranks)
+      add_test(NAME mpi.${case}.${ranks}
+               COMMAND ${Python3_EXECUTABLE} ${folder}/run.py ${MPIEXEC_EXECUTABLE}
+                       $<TARGET_FILE:mpi_driver> ${case} ${ranks})
+      set_tests_properties(mpi.${case}.${ranks} PROPERTIES LABELS mpi TIMEOUT 150)
+    endforeach()
+  endforeach()
+endfunction()
+
 if(EXISTS ${PROJECT_SOURCE_DIR}/lode/cli/main.cc)
   lode_program(lode lode/cli/main.cc)
   if(TARGET lode_cli)
@@ -75,6 +102,11 @@ if(LODE_DEVELOPER)
     cmake_path(GET driver STEM stem)
     lode_program(${stem} ${driver})
   endforeach()
+
+  # Processes as ranks. Not under sanitizers, which see leaks of MPI's own.
+  if(TARGET lode_comm AND NOT LODE_SANITIZE)
+    lode_mpi_tests()
+  endif()
 
   file(GLOB benches CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/bench/*.cc)
   foreach(bench IN LISTS benches)

@@ -90,7 +90,7 @@ unittests() {  # name folder
 
 # The GoogleTest programs of a build, from what it says itself, not from what lies there.
 test_programs() {  # preset
-  ctest --test-dir "build/$1" -N -LE 'compile_fail|fuzz' | sed -n 's/^ *Test *#[0-9]*: //p'
+  ctest --test-dir "build/$1" -N -LE '^(compile_fail|fuzz|mpi)$' | sed -n 's/^ *Test *#[0-9]*: //p'
 }
 
 both() {  # "words" words...: those in both

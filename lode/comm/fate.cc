@@ -2,7 +2,14 @@
 
 #include <utility>
 
+#include "lode/base/fmt.h"
+
 namespace lode::comm {
+
+Error at_rank(std::size_t rank, Error error) {
+  if (error.where.starts_with("rank ")) return error;
+  return at(fmt::format("rank {}", rank), std::move(error));
+}
 
 Status Fate::status() const {
   if (!failed()) return {};

@@ -1,11 +1,15 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <mutex>
 
 #include "lode/base/result.h"
 
 namespace lode::comm {
+
+/// `error` with "rank R" before its place, unless a rank stands there already.
+Error at_rank(std::size_t rank, Error error);
 
 /// The one failure of a group and its duplicates: the first stays. Any thread may ask and raise.
 class Fate {

@@ -7,6 +7,7 @@
 
 #include "lode/base/fmt.h"
 #include "lode/comm/error_record.h"
+#include "lode/comm/fate.h"
 
 namespace lode::comm {
 namespace {
@@ -63,9 +64,7 @@ std::size_t Group::num_nodes() const noexcept {
   return node_of_.empty() ? 0 : 1 + *std::max_element(node_of_.begin(), node_of_.end());
 }
 
-Error Group::place(Error error) const {
-  return at(fmt::format("rank {}", rank_), std::move(error));
-}
+Error Group::place(Error error) const { return at_rank(rank_, std::move(error)); }
 
 void Group::fail(Error error) { raise(place(std::move(error))); }
 
@@ -171,7 +170,7 @@ Status Group::agree(const Status& mine) {
   ErrorRecord record{};
   if (root == rank_) record = write_error_record(mine.error());
   LODE_TRY_STATUS(broadcast(record, root));
-  return at(fmt::format("rank {}", root), read_error_record(record));
+  return at_rank(root, read_error_record(record));
 }
 
 Status Group::check_partner(std::size_t partner, std::uint32_t tag) const {

@@ -13,9 +13,10 @@ constexpr std::size_t kStackBytes = std::size_t{8} << 20;
 
 // The handle ends with the body: a rank that is done is not waited for.
 Status run_rank(std::unique_ptr<Group> group, parallel::FunctionRef<Status(Group&)> body) {
-  Status outcome = body(*group);
-  if (!outcome) group->fail(outcome.error());
-  return outcome;
+  const Status outcome = body(*group);
+  if (outcome) return {};
+  group->fail(outcome.error());
+  return group->health();
 }
 
 }  // namespace

@@ -3,10 +3,11 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
-#include <string>
+#include <optional>
 #include <utility>
 
 #include "lode/base/fmt.h"
+#include "lode/comm/failures.h"
 #include "lode/comm/thread_board.h"
 #include "lode/comm/thread_mail.h"
 
@@ -43,7 +44,7 @@ class ThreadTransfer final : public PendingTransfer {
     LODE_TRY_STATUS(settled_status());
     const bool left = partner().left;  // before the state: what it did, it did before it left
     if (message.state == ThreadMessage::State::kDone) return true;
-    if (left) return lost("it has left");
+    if (left) return lost(std::nullopt);
     return false;
   }
 
@@ -52,7 +53,7 @@ class ThreadTransfer final : public PendingTransfer {
       return message.state == ThreadMessage::State::kDone || partner().left;
     });
     if (end == ThreadBoard::Wait::kTimeout) {
-      return lost(fmt::format("nothing within {} ms", deadline_.count()));
+      return lost(deadline_);
     }
     LODE_TRY(const bool complete, poll());
     LODE_CHECK(complete, "a message whose wait has ended is complete or has failed");
@@ -69,14 +70,11 @@ class ThreadTransfer final : public PendingTransfer {
     return hub_->board->settled_failure();
   }
 
-  Error lost(std::string found) {
-    hub_->board->raise(
-        {.code = Code::kPeerLost,
-         .thing = fmt::format("message {} from rank {}", message.tag, message.from),
-         .wanted =
-             fmt::format("rank {} at its other end", message.sends ? message.to : message.from),
-         .found = std::move(found),
-         .where = fmt::format("rank {}", message.sends ? message.from : message.to)});
+  Error lost(std::optional<std::chrono::milliseconds> deadline) {
+    const std::size_t here = message.sends ? message.from : message.to;
+    const std::size_t other = message.sends ? message.to : message.from;
+    hub_->board->raise(ranks_lost(here, subject_of_message(message.tag, message.from, message.to),
+                                  {other}, deadline));
     return hub_->board->settled_failure();
   }
 
@@ -133,26 +131,22 @@ class ThreadGroup final : public Group {
     return false;
   }
 
-  // Who is missing, and why it is thought so.
   Error lost(Operation operation, std::uint64_t turn) const {
-    std::string ranks;
+    const bool left = one_left(turn);  // then those that only are late are not to blame
+    std::vector<std::size_t> missing;
     for (std::size_t r = 0; r < size(); ++r) {
-      if (hub_->seats[r].arrivals < turn)
-        ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", r);
+      const Seat& seat = hub_->seats[r];
+      if (seat.arrivals < turn && (seat.left || !left)) missing.push_back(r);
     }
-    return place({.code = Code::kPeerLost,
-                  .thing = fmt::format("{} between ranks", name_of(operation)),
-                  .wanted = fmt::format("rank {}", ranks),
-                  .found = one_left(turn)
-                               ? "it has left"
-                               : fmt::format("nothing within {} ms", deadline().count())});
+    return ranks_lost(rank(), subject_of(operation), missing,
+                      left ? std::nullopt : std::optional(deadline()));
   }
 
   Status take_from_all(const Exchange& mine) {
     for (std::size_t r = 0; r < size(); ++r) {
       const Exchange& theirs = hub_->seats[r].posted;
       if (theirs.operation != mine.operation || theirs.root != mine.root) {
-        return raise(differ(r, theirs, mine));
+        return raise(operations_differ(rank(), mine, r, theirs.operation, theirs.root));
       }
       if (mine.flows(r, rank())) LODE_TRY_STATUS(take_from(r, theirs, mine));
     }
@@ -163,23 +157,11 @@ class ThreadGroup final : public Group {
     const std::span<const std::byte> piece = theirs.outgoing[rank()];
     const std::span<std::byte> room = mine.incoming[from];
     if (piece.size() != room.size()) {
-      return raise(place({.thing = fmt::format("{} between ranks", name_of(mine.operation)),
-                          .wanted = fmt::format("{} bytes from rank {}", room.size(), from),
-                          .found = fmt::format("{} bytes", piece.size())}));
+      return raise(sizes_differ(rank(), subject_of(mine.operation), from, room.size(),
+                                fmt::format("{} bytes", piece.size())));
     }
     if (!piece.empty()) std::memcpy(room.data(), piece.data(), piece.size());
     return {};
-  }
-
-  Error differ(std::size_t other, const Exchange& theirs, const Exchange& mine) const {
-    const auto say = [](const Exchange& exchange) {
-      return exchange.operation == Operation::kBroadcast
-                 ? fmt::format("broadcast of rank {}", exchange.root)
-                 : std::string(name_of(exchange.operation));
-    };
-    return place({.thing = "ranks that should do the same",
-                  .wanted = say(mine),
-                  .found = fmt::format("rank {} in {}", other, say(theirs))});
   }
 
   Error raise(Error error) override { return hub_->board->raise(std::move(error)); }

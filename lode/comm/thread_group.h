@@ -24,7 +24,8 @@ Result<std::vector<std::unique_ptr<Group>>> make_thread_group(std::size_t num_ra
 /// Calls body(group) as rank 0 in this thread and as ranks 1, 2, ... in threads of their own (8 MiB
 /// of stack each, taken as it is touched; signals are left to this thread), and returns when all
 /// have ended. A rank that returns an Error fails the group, so that the others end too.
-/// Errors:  the Error of the lowest rank that returned one; kUsage as make_thread_group; kOther
+/// Errors:  what the group failed with, that is the first Error of a rank, its place preceded by
+///          "rank R"; kUsage as make_thread_group; kOther
 /// when
 ///          the system gives no thread.
 Status run_ranks(std::size_t num_ranks, const GroupOptions& options,

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "lode/base/fmt.h"
+#include "lode/comm/failures.h"
 
 namespace lode::comm {
 namespace {
@@ -18,10 +19,9 @@ bool belong_together(const ThreadMessage& a, const ThreadMessage& b) {
 
 Status copy(const ThreadMessage& send, const ThreadMessage& receive, ThreadBoard& board) {
   if (send.outgoing.size() != receive.incoming.size()) {
-    return board.raise({.thing = fmt::format("message {} from rank {}", send.tag, send.from),
-                        .wanted = fmt::format("{} bytes", receive.incoming.size()),
-                        .found = fmt::format("{} bytes", send.outgoing.size()),
-                        .where = fmt::format("rank {}", send.to)});
+    return board.raise(sizes_differ(send.to, subject_of_message(send.tag, send.from, send.to),
+                                    send.from, receive.incoming.size(),
+                                    fmt::format("{} bytes", send.outgoing.size())));
   }
   return board.while_readable([&] {
     if (send.outgoing.empty()) return;
