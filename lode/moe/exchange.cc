@@ -47,6 +47,7 @@ struct Exchange {
   void pack_row(std::size_t row, std::size_t to, const ops::Rows& x,
                 std::span<std::byte> out) const noexcept;
   Status dispatch(const ops::Rows& x) const;
+  Status unpack_row(std::size_t row, std::uint32_t& answer) const;
   Status unpack() const;
   ExpertWork collect(RowRange chunk) const noexcept;
   void compute_answers(RowRange chunk) const noexcept;
@@ -167,26 +168,32 @@ Status Exchange::dispatch(const ops::Rows& x) const {
                                    own.received.first(total(own.receive_bytes)), own.receive_bytes);
 }
 
-/// The rows that came, as the experts read them; pairs and where their answers go.
+/// One row that came: its numbers, its pairs, and where their answers go, from `answer` on.
+Status Exchange::unpack_row(std::size_t row, std::uint32_t& answer) const {
+  const std::span<const std::byte> bytes = received_row(row);
+  const std::span<float> x = own.x.row(row);
+  const std::span<std::int32_t> slots = own.local_slot.subspan(row * top_k(), top_k());
+  std::memcpy(x.data(), bytes.data(), x.size_bytes());
+  std::memcpy(slots.data(), bytes.data() + x.size_bytes(), slots.size_bytes());
+  const auto per_rank = static_cast<std::int32_t>(ranks.map->slots_per_rank());
+  for (std::size_t col = 0; col < top_k(); ++col) {
+    if (slots[col] >= per_rank) {
+      return disagree("slot of another rank's row", ranks.map->slots_per_rank() - 1,
+                      static_cast<std::size_t>(slots[col]));
+    }
+    own.reply_row[row * top_k() + col] = slots[col] >= 0 ? answer++ : kNoReply;
+  }
+  return {};
+}
+
+/// The rows that came, in the forms that the experts read.
 Status Exchange::unpack() const {
-  const std::size_t hidden_bytes = own.shape.hidden * sizeof(float);
   std::size_t row = 0;
   std::uint32_t answer = 0;
   for (std::size_t from = 0; from < num_ranks(); ++from) {
     const std::uint32_t before = answer;
-    for (std::size_t i = 0; i < own.rows_from[from]; ++i, ++row) {
-      const std::span<const std::byte> bytes = received_row(row);
-      std::memcpy(own.x.row(row).data(), bytes.data(), hidden_bytes);
-      const std::span<std::int32_t> slots = own.local_slot.subspan(row * top_k(), top_k());
-      std::memcpy(slots.data(), bytes.data() + hidden_bytes, slots.size_bytes());
-      for (std::size_t col = 0; col < top_k(); ++col) {
-        const bool mine = slots[col] >= 0;
-        if (mine && static_cast<std::size_t>(slots[col]) >= ranks.map->slots_per_rank()) {
-          return disagree("slot of another rank's row", ranks.map->slots_per_rank() - 1,
-                          static_cast<std::size_t>(slots[col]));
-        }
-        own.reply_row[row * top_k() + col] = mine ? answer++ : kNoReply;
-      }
+    for (std::size_t i = 0; i < own.rows_from[from]; ++i) {
+      LODE_TRY_STATUS(unpack_row(row++, answer));
     }
     own.pairs_from[from] = answer - before;
   }
