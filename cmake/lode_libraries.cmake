@@ -24,6 +24,8 @@ endif()
 lode_use(io PRIVATE isal crypto)
 
 # Properties of random inputs.
-if(TARGET placement_test)
-  target_link_libraries(placement_test PRIVATE rapidcheck rapidcheck_gtest)
-endif()
+foreach(test IN ITEMS placement_test comm_test)
+  if(TARGET ${test})
+    target_link_libraries(${test} PRIVATE rapidcheck rapidcheck_gtest)
+  endif()
+endforeach()

@@ -22,9 +22,12 @@ inline Status expect(bool right, std::string_view what) {
 /// Bytes that say who made them, for whom and when.
 inline std::vector<std::byte> pattern(std::size_t from, std::size_t to, std::size_t turn,
                                       std::size_t bytes) {
-  std::mt19937 random(static_cast<unsigned>(from * 1009 + to * 101 + turn));
+  std::size_t state = from * 1009 + to * 101 + turn;
   std::vector<std::byte> made(bytes);
-  for (std::byte& one : made) one = static_cast<std::byte>(random() & 0xFF);
+  for (std::byte& one : made) {
+    state = state * 6364136223846793005u + 1442695040888963407u;  // Knuth's, for 64 bits
+    one = static_cast<std::byte>(state >> 56);
+  }
   return made;
 }
 
@@ -110,6 +113,7 @@ inline Status sends(Group& group, std::size_t turn) {
   const std::size_t here = group.rank();
   const std::size_t sizes[] = {turn % 5 * 1000, 8, 70'000};
   const std::uint32_t tags[] = {7, 7, kMaxTag};
+  const std::size_t order[] = {2, 0, 1};
   std::vector<std::vector<std::byte>> out, in;
   std::vector<Transfer> transfers;
   out.reserve(3 * group.size());
@@ -122,7 +126,7 @@ inline Status sends(Group& group, std::size_t turn) {
     }
   }
   for (std::size_t r = 0; r < group.size(); ++r) {
-    for (const std::size_t i : {2, 0, 1}) {
+    for (const std::size_t i : order) {
       if (r == here) continue;
       LODE_TRY(Transfer got, group.receive(r, tags[i], in.emplace_back(sizes[i])));
       transfers.push_back(std::move(got));
@@ -133,7 +137,7 @@ inline Status sends(Group& group, std::size_t turn) {
   for (Transfer& transfer : transfers) LODE_TRY_STATUS(transfer.wait());
   std::size_t at = 0;
   for (std::size_t r = 0; r < group.size(); ++r) {
-    for (const std::size_t i : {2, 0, 1}) {
+    for (const std::size_t i : order) {
       if (r == here) continue;
       LODE_TRY_STATUS(expect(in[at++] == pattern(r, here, i, sizes[i]), "messages keep to tags"));
     }
