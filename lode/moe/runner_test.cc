@@ -24,7 +24,7 @@ void expect_formula(const LayerShape& shape) {
   const Scratch scratch(shape, Mode::kExact, 16);
   const std::vector<float> got = run(layer, Mode::kExact, {2, 0, kTokens, {}}, scratch);
   double loosest = 0.0;
-  for (std::size_t token = 0; token < kTokens; token += 3) {
+  for (std::size_t token = 0; token < kTokens; token += 7) {
     const std::vector<test::Bounded> want = by_formula(layer, *scratch, token);
     for (std::size_t i = 0; i < shape.hidden; ++i) {
       ASSERT_NEAR(got[token * shape.hidden + i], want[i].value, want[i].error) << token << " " << i;
@@ -194,12 +194,37 @@ TEST(MoeRows, OfAPartOfAPassAreThoseOfTheWhole) {
   const ops::TestCompute compute(2, Mode::kFast);
   const TestRows x(kTokens, shape.hidden, Mode::kFast, test::kInputSeed);
   const TestRows sums(kTokens, shape.hidden, Mode::kExact, test::kStartSeed);
+  const Scratch fresh(shape, Mode::kFast, 2);
   ops::pack_rows(*compute, *x, kTokens, input_forms(*compute, *layer));
-  run_moe(*compute, *layer, {*x, 7, {}, 30}, *scratch, *sums);
+  run_moe(*compute, *layer, {*x, 7, {}, 30}, *fresh, *sums);
   for (std::size_t row = 0; row < kTokens; ++row) {
     const auto at = whole.begin() + static_cast<std::ptrdiff_t>(row * shape.hidden);
     const bool same = std::equal(sums->row(row).begin(), sums->row(row).end(), at);
     EXPECT_EQ(same, row >= 30 && row < 37) << row;
+  }
+}
+
+TEST(MoeRouting, TakesWhatTheLayerHasLearned) {
+  LayerShape shape;
+  Layer layer(shape);
+  const std::vector<float> in_logits = {0.0F, 1.0F, 0.0F, -1.0F, 0.5F, 0.0F};
+  const std::vector<float> on_choice = {0.0F, 0.0F, 0.25F, 0.5F, 0.0F, -0.5F};
+  const std::vector<float> on_weight = {1.0F, 2.0F, 0.5F, 4.0F, 0.25F, 3.0F};
+  const Scratch plain(shape, Mode::kExact), learned(shape, Mode::kExact);
+  run(layer, Mode::kExact, {}, plain);
+  layer.layer().router_bias = in_logits;
+  layer.layer().selection_bias = on_choice;
+  layer.layer().expert_scale = on_weight;
+  run(layer, Mode::kExact, {}, learned);
+  std::vector<float> logits(6), weights(2), scratch(route_scratch_floats(shape.router));
+  std::vector<std::int32_t> ids(2);
+  for (std::size_t row = 0; row < kTokens; ++row) {
+    for (std::size_t e = 0; e < 6; ++e) logits[e] = plain->logits[row * 6 + e] + in_logits[e];
+    route_row(shape.router, {logits, on_choice, on_weight, {}}, scratch, {ids, weights});
+    for (std::size_t column = 0; column < 2; ++column) {
+      EXPECT_EQ(learned->ids[row * 2 + column], ids[column]);
+      EXPECT_EQ(learned->weights[row * 2 + column], weights[column]);
+    }
   }
 }
 
