@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <numeric>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "lode/families/router_spec.h"
@@ -27,8 +28,8 @@ struct ReferenceInput {
 
 class ReferenceRouter {
  public:
-  ReferenceRouter(const families::RouterSpec& spec, const ReferenceInput& input)
-      : spec_(spec), input_(input), size_(input.logits.size()) {}
+  ReferenceRouter(const families::RouterSpec& spec, ReferenceInput input)
+      : spec_(spec), input_(std::move(input)), size_(input_.logits.size()) {}
 
   Reference route() const {
     Reference out;
@@ -164,7 +165,7 @@ class ReferenceRouter {
   }
 
   const families::RouterSpec& spec_;
-  const ReferenceInput& input_;
+  ReferenceInput input_;
   std::size_t size_;
   mutable std::optional<double> sum_;
 };
