@@ -29,6 +29,7 @@ struct PrepareOptions {
   std::uint32_t load_workers = 2;
   bool consume = false;
   bool force = false;
+  bool strict = false;
   std::string receipt;
   std::string progress;
 };
@@ -113,6 +114,18 @@ void say_done(const PrepareOptions& options, const prepared::Report& report) {
       report.freed_bytes == 0
           ? ""
           : fmt::format("; {} of the source given back", human_bytes(report.freed_bytes))));
+  if (const std::string losses = engine::losses_text(report.losses); !losses.empty()) {
+    write_standard_error(
+        "note: the engine's layout does not hold all numbers; its own bytes were "
+        "made. " +
+        losses);
+  }
+  if (report.implausible_scales > 0) {
+    write_standard_error(fmt::format(
+        "note: {} of a matrix would make weights of thousands: as if a divisor was read as a "
+        "multiplier, or the other way round\n",
+        count_of(report.implausible_scales, "scale")));
+  }
   if (report.unequal_pairs == 0) return;
   write_standard_error(fmt::format(
       "note: gate and up of {} have different scales of the matrix; where this target's kernels "
@@ -134,8 +147,11 @@ Status prepare(const PrepareOptions& options) {
                                 {.out = options.out,
                                  .choice = choice,
                                  .as_safetensors = !options.export_as.empty(),
-                                 .options = {.consume = options.consume, .force = options.force}}));
-  if (run.preparation->is_finished()) {
+                                 .options = {.consume = options.consume,
+                                             .force = options.force,
+                                             .strict = options.strict}}));
+  const bool looks_again = options.strict && !options.target.is_cpu();
+  if (run.preparation->is_finished() && !looks_again) {
     write_standard_error(
         fmt::format("{} is prepared already, from this checkpoint and with these "
                     "settings: nothing to do\n",
@@ -195,6 +211,10 @@ void add_options(CLI::App* command, const std::shared_ptr<PrepareOptions>& optio
       "Give the source's disk blocks back as they are done with, for disks that hold one copy: at "
       "most the larger of source and result, and one layer, is used at a time. The source is "
       "gone then; there is no way back");
+  command->add_flag(
+      "--strict", options->strict,
+      "Refuse a target whose layout would lose some of the numbers, naming the first tensor, "
+      "instead of counting them in the receipt; exit status 12");
   command->add_flag("--force", options->force,
                     "Begin again, and drop what an earlier preparation left in OUT");
   add_receipt_option(command, options->receipt);

@@ -166,12 +166,19 @@ void add_report(Verdict& verdict, const loader::ScanReport& report) {
                     {"zero_scales", report.zero_scales},
                     {"denormal_scales", report.denormal_scales},
                     {"negative_scales", report.negative_scales},
-                    {"unequal_pairs", report.unequal_pairs}};
+                    {"unequal_pairs", report.unequal_pairs},
+                    {"implausible_scales", report.implausible_scales}};
   if (report.unequal_pairs > 0) {
     verdict.notes.push_back(fmt::format(
         "gate and up have different scales of the matrix in {}, the first of {}; lode keeps both, "
         "other engines take one for both",
         count_of(report.unequal_pairs, "pair"), report.first_unequal_pair));
+  }
+  if (report.implausible_scales > 0) {
+    verdict.notes.push_back(fmt::format(
+        "{} of a matrix would make weights of thousands, the first of {}: as if a divisor was read "
+        "as a multiplier, or the other way round",
+        count_of(report.implausible_scales, "scale"), report.first_implausible_scale));
   }
 }
 

@@ -18,7 +18,47 @@ void add(json::Object& to, std::string_view name, const std::optional<std::uint6
   if (number) to.emplace_back(std::string(name), json::Value(*number));
 }
 
+json::Value as_json(const std::vector<loader::LayerLosses>& losses) {
+  json::Array rows;
+  for (const loader::LayerLosses& layer : losses) {
+    for (const targets::LossInfo& loss : targets::loss_table()) {
+      const std::uint64_t count = layer.counts.of(loss.loss);
+      if (count == 0) continue;
+      rows.push_back(json::object({{"layer", static_cast<std::uint64_t>(layer.layer)},
+                                   {"name", loss.name},
+                                   {"count", count},
+                                   {"refused_by_strict", loss.is_refused},
+                                   {"meaning", loss.meaning}}));
+    }
+  }
+  return json::Value(std::move(rows));
+}
+
 }  // namespace
+
+std::string losses_text(const std::vector<loader::LayerLosses>& losses) {
+  constexpr std::size_t kMostLayers = 8;
+  std::string text;
+  for (const targets::LossInfo& loss : targets::loss_table()) {
+    std::string of_layers;
+    std::uint64_t total = 0;
+    std::size_t num_layers = 0;
+    for (const loader::LayerLosses& layer : losses) {
+      const std::uint64_t count = layer.counts.of(loss.loss);
+      if (count == 0) continue;
+      total += count;
+      if (++num_layers <= kMostLayers) {
+        of_layers += fmt::format("{}layer {}: {}", num_layers > 1 ? ", " : "", layer.layer, count);
+      }
+    }
+    if (total == 0) continue;
+    text += fmt::format("{}: {} {} ({}{})\n", loss.name, total, loss.meaning, of_layers,
+                        num_layers > kMostLayers
+                            ? fmt::format(", and {} layers more", num_layers - kMostLayers)
+                            : "");
+  }
+  return text;
+}
 
 PrepareReceipt make_receipt(const PrepareRun& run, const Source& source,
                             const prepared::Report& report, const memory::Ledger& ledger) {
@@ -54,6 +94,7 @@ json::Value as_json(const PrepareReceipt& receipt) {
        {"output_bytes", receipt.report.output_bytes},
        {"written_bytes", receipt.report.written_bytes},
        {"freed_bytes", receipt.report.freed_bytes},
+       {"losses", as_json(receipt.report.losses)},
        {"run_us", receipt.run_us},
        {"as_planned", receipt.as_planned()},
        {"planned", as_json(receipt.planned)},
@@ -76,7 +117,9 @@ std::string as_text(const PrepareReceipt& receipt) {
                       fmt::format("{:.2f}", static_cast<double>(receipt.run_us) / 1e6),
                       static_cast<double>(receipt.report.written_bytes) / 1e3 /
                           static_cast<double>(std::max<std::uint64_t>(receipt.run_us, 1)));
-  return text + fmt::format("  {:<37}{}\n", "read by", receipt.io);
+  text += fmt::format("  {:<37}{}\n", "read by", receipt.io);
+  const std::string losses = losses_text(receipt.report.losses);
+  return losses.empty() ? text : text + "numbers that the engine's layout does not hold\n" + losses;
 }
 
 }  // namespace lode::engine

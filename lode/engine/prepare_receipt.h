@@ -39,6 +39,10 @@ PrepareReceipt make_receipt(const PrepareRun& run, const Source& source,
 
 json::Value as_json(const PrepareReceipt& receipt);
 
+/// "flushed_scales: 12 block scales that ... (layer 0: 7, layer 3: 5)", a line for each; nothing
+/// where nothing was lost.
+std::string losses_text(const std::vector<loader::LayerLosses>& losses);
+
 /// A few lines for people.
 std::string as_text(const PrepareReceipt& receipt);
 

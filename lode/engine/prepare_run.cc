@@ -65,7 +65,7 @@ Result<PrepareRun> plan_prepare(const Source& source, const Settings& settings,
                               .engine = run.engine.get(),
                               .choice = request.choice};
   if (request.as_safetensors) {
-    LODE_TRY(run.preparation, prepared::open_export(input, request.out));
+    LODE_TRY(run.preparation, prepared::open_export(input, request.out, request.options));
   } else {
     LODE_TRY(run.preparation, prepared::Preparation::open(input, request.out, request.options));
   }

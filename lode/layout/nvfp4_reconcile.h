@@ -49,17 +49,4 @@ inline void rescale_e4m3(float ratio, std::span<std::byte> codes) noexcept {
   }
 }
 
-/// How many of these block scales, times the scale of their matrix, are more than E4M3 holds: where
-/// one is folded into the other, they saturate at 448, and whoever folds says so.
-///
-/// Shapes: codes [any].
-inline std::uint64_t count_above_e4m3(float scale, std::span<const std::byte> codes) noexcept {
-  std::uint64_t count = 0;
-  for (const std::byte code : codes) {
-    const float product = formats::decode_e4m3(static_cast<std::uint8_t>(code)) * scale;
-    count += product > formats::kE4m3Max || product < -formats::kE4m3Max ? 1 : 0;
-  }
-  return count;
-}
-
 }  // namespace lode::layout

@@ -55,14 +55,5 @@ TEST(CommonScale, GoesThroughARowWhereItLies) {
   EXPECT_EQ(row, (std::array<std::byte, 3>{std::byte{0x30}, std::byte{0x00}, std::byte{0x38}}));
 }
 
-// 0x7E is 448, 0x38 is 1, 0x7F is NaN.
-TEST(FoldedScales, AreCountedWhereTheySaturate) {
-  const std::array<std::byte, 4> codes{std::byte{0x7E}, std::byte{0xFE}, std::byte{0x38},
-                                       std::byte{0x7F}};
-  EXPECT_EQ(count_above_e4m3(1.0F, codes), 0U);
-  EXPECT_EQ(count_above_e4m3(1.01F, codes), 2U);
-  EXPECT_EQ(count_above_e4m3(450.0F, codes), 3U);
-}
-
 }  // namespace
 }  // namespace lode::layout

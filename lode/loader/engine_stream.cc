@@ -1,15 +1,12 @@
 #include "lode/loader/engine_stream.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <cstring>
 #include <utility>
 
 #include "lode/base/check.h"
 #include "lode/base/fmt.h"
-#include "lode/formats/dequantise.h"
-#include "lode/loader/bind_matrix.h"
+#include "lode/loader/expert_numbers.h"
 #include "lode/loader/expert_reader.h"
 #include "lode/loader/layer_scalars.h"
 #include "lode/loader/outlet.h"
@@ -39,46 +36,9 @@ void add_staging(TagBytes& held, std::uint64_t bytes) {
   of(held, Tag::kPageTables) += cost.page_table_bytes;
 }
 
-struct NamedRows {
-  layout::MatrixRows targets::ExpertSource::*rows;
-  std::array<std::string_view, 2> halves;
-};
-constexpr std::array<NamedRows, 2> kScales{
-    {{&targets::ExpertSource::gate_up_scales, {"gate", "up"}},
-     {&targets::ExpertSource::down_scales, {"down", ""}}}};
+constexpr std::string_view kLookStage = "a look at what was made";
 
-// A number that no producer means: its half, row and column.
-struct BadNumber {
-  std::uint32_t half = 0;
-  std::uint64_t row = 0;
-  std::uint64_t column = 0;
-};
-
-std::optional<BadNumber> first_bad(const layout::MatrixRows& rows, formats::Format format) {
-  const std::size_t width = number_bytes(format);
-  for (std::uint64_t i = 0; i < rows.num_halves * rows.half_rows; ++i) {
-    const layout::HalfRow at{static_cast<std::uint32_t>(i / rows.half_rows), i % rows.half_rows};
-    const std::span<const std::byte> row = rows.row(at);
-    for (std::size_t column = 0; column < row.size() / width; ++column) {
-      if (std::isfinite(formats::number_at(format, row, column))) continue;
-      return BadNumber{at.half, at.row, column};
-    }
-  }
-  return std::nullopt;
-}
-
-Status check_block_scales(const targets::ExpertSource& source, formats::Format format) {
-  for (const NamedRows& named : kScales) {
-    const auto bad = first_bad(source.*named.rows, format);
-    if (!bad) continue;
-    return Error{.code = Code::kInvalidSource,
-                 .thing = fmt::format("block scale of {}, row of blocks {}, column {}",
-                                      named.halves.at(bad->half), bad->row, bad->column),
-                 .wanted = "a finite number",
-                 .found = "NaN or infinity"};
-  }
-  return {};
-}
+bool looks_back(const EngineStart& start) { return start.is_strict && start.bank_idx > 0; }
 
 // Memory and threads of one stream.
 struct Transient {
@@ -104,11 +64,25 @@ class EngineStream {
   };
 
   void begin_progress();
+  Status begin();
+  Status look_back();
+  Status run_banks();
   Result<Transient> make_transient();
+  Status begin_bank(const EngineBankPlan& bank);
   Status run_bank(const EngineBankPlan& bank, std::uint64_t start_bytes);
+  Status look_at_bank(const EngineBankPlan& bank);
+  Status look_at_tensor(std::size_t tensor_idx, std::uint64_t num_experts);
   void look_at_scalars();
   Status make_tensor(std::size_t tensor_idx);
-  Status refine_and_make(const Part& part, const targets::ExpertSource& source);
+  // Does something with the experts [first, end) of a tensor, one after another.
+  using Take = parallel::FunctionRef<Status(const Part& part, const targets::ExpertSource& source)>;
+  struct Range {
+    std::uint64_t first = 0;
+    std::uint64_t end = 0;
+  };
+  Status for_experts(std::size_t tensor_idx, const Range& range, Take take);
+  Result<targets::ExpertSource> look_at(const Part& part, const targets::ExpertSource& source);
+  Status count_losses(const targets::LossRequest& request);
   Status make_part(const Part& part, const targets::ExpertSource& source);
   void make_units(const Part& part, std::uint64_t first_unit, const targets::ExpertSource& source,
                   std::span<std::byte> out);
@@ -122,6 +96,7 @@ class EngineStream {
   const EngineStreamParts& parts_;
   Progress& progress_;
   parallel::ThreadPool pool_;
+  std::optional<Transient> transient_;
   std::optional<ExpertReader> reader_;
   std::optional<Outlet> outlet_;
   std::span<std::byte> refined_;
@@ -156,39 +131,61 @@ void EngineStream::begin_progress() {
   progress_.finished_bytes.fetch_add(finished, std::memory_order_relaxed);
 }
 
+// Memory and threads, in the first stage.
+Status EngineStream::begin() {
+  LODE_TRY(transient_, make_transient());
+  reader_.emplace(parts_.engine, transient_->slots.mutate(), plan_.num_slots);
+  outlet_.emplace(parts_.sink, transient_->output.mutate());
+  if (transient_->refined) refined_ = transient_->refined->mutate();
+  return outlet_->start();
+}
+
 Status EngineStream::run() {
   const StageGuard guard(parts_.ledger);
   begin_progress();
-  std::optional<Transient> transient;
+  Status made = looks_back(parts_.start) ? look_back() : Status();
+  if (made) made = run_banks();
+  outlet_.reset();
+  reader_.reset();
+  transient_.reset();
+  LODE_TRY_STATUS(std::move(made));
+  return parts_.engine.finish();
+}
+
+Status EngineStream::look_back() {
+  parts_.ledger.begin_stage(std::string(kLookStage));
+  LODE_TRY_STATUS(begin());
+  for (std::size_t i = 0; i < parts_.start.bank_idx; ++i) {
+    const EngineBankPlan& bank = plan_.banks[i];
+    Status seen = look_at_bank(bank);
+    if (!seen) return at(fmt::format("layer {}", bank.layer), std::move(seen).error());
+  }
+  return {};
+}
+
+Status EngineStream::run_banks() {
   for (std::size_t i = parts_.start.bank_idx; i < plan_.banks.size(); ++i) {
     const EngineBankPlan& bank = plan_.banks[i];
     parts_.ledger.begin_stage(stage_name(bank));
     progress_.stage_idx.store(static_cast<std::uint32_t>(bank.layer + 1),
                               std::memory_order_relaxed);
-    if (!transient) {
-      LODE_TRY(transient, make_transient());
-      reader_.emplace(parts_.engine, transient->slots.mutate(), plan_.num_slots);
-      outlet_.emplace(parts_.sink, transient->output.mutate());
-      if (transient->refined) refined_ = transient->refined->mutate();
-      LODE_TRY_STATUS(outlet_->start());
-    }
+    if (!transient_) LODE_TRY_STATUS(begin());
     Status made = run_bank(bank, i == parts_.start.bank_idx ? parts_.start.offset_bytes : 0);
-    if (!made) {
-      outlet_.reset();
-      reader_.reset();
-      return at(fmt::format("layer {}", bank.layer), std::move(made).error());
-    }
+    if (!made) return at(fmt::format("layer {}", bank.layer), std::move(made).error());
   }
-  outlet_.reset();
-  reader_.reset();
-  return parts_.engine.finish();
+  return {};
+}
+
+Status EngineStream::begin_bank(const EngineBankPlan& bank) {
+  bank_ = &bank;
+  LODE_TRY(scalars_,
+           read_layer_scalars(binding_.experts[bank.layer], bank, parts_.engine, *reader_));
+  return {};
 }
 
 Status EngineStream::run_bank(const EngineBankPlan& bank, std::uint64_t start_bytes) {
-  bank_ = &bank;
+  LODE_TRY_STATUS(begin_bank(bank));
   at_bytes_ = start_bytes;
-  LODE_TRY(scalars_,
-           read_layer_scalars(binding_.experts[bank.layer], bank, parts_.engine, *reader_));
   look_at_scalars();
   outlet_->begin(bank.layer + 1, start_bytes);
   for (std::size_t tensor = 0; tensor < bank.tensors().size(); ++tensor) {
@@ -199,44 +196,107 @@ Status EngineStream::run_bank(const EngineBankPlan& bank, std::uint64_t start_by
   return outlet_->end();
 }
 
+// The first experts of a tensor that an earlier stream has made.
+Status EngineStream::look_at_tensor(std::size_t tensor_idx, std::uint64_t num_experts) {
+  return for_experts(tensor_idx, {0, num_experts},
+                     [this](const Part& part, const targets::ExpertSource& source) -> Status {
+                       LODE_TRY(const targets::ExpertSource seen, look_at(part, source));
+                       static_cast<void>(seen);
+                       return {};
+                     });
+}
+
+Status EngineStream::look_at_bank(const EngineBankPlan& bank) {
+  LODE_TRY_STATUS(begin_bank(bank));
+  for (std::size_t tensor = 0; tensor < bank.tensors().size(); ++tensor) {
+    if (!bank.preparer->may_lose(tensor)) continue;
+    LODE_TRY_STATUS(look_at_tensor(tensor, bank.shape.num_experts));
+  }
+  return {};
+}
+
 void EngineStream::look_at_scalars() {
-  if (parts_.findings == nullptr || scalars_.up_scale.empty()) return;
-  for (std::size_t i = 0; i < scalars_.gate_scale.size(); ++i) {
-    if (scalars_.gate_scale[i] != scalars_.up_scale[i]) ++parts_.findings->unequal_pairs;
+  if (parts_.findings == nullptr) return;
+  EngineFindings& findings = *parts_.findings;
+  for (std::size_t i = 0; i < scalars_.up_scale.size(); ++i) {
+    if (scalars_.gate_scale[i] != scalars_.up_scale[i]) ++findings.unequal_pairs;
+  }
+  if (bank_->shape.encoding.tensor_scale == formats::TensorScale::kNone) return;
+  for (const auto* scales : {&scalars_.gate_scale, &scalars_.up_scale, &scalars_.down_scale}) {
+    findings.implausible_scales += static_cast<std::uint64_t>(
+        std::ranges::count_if(*scales, [](float scale) { return !is_plausible(scale); }));
   }
 }
 
 // Expert after expert; with two slots the next one is on its way meanwhile.
-Status EngineStream::make_tensor(std::size_t tensor_idx) {
-  const targets::EngineTensor& tensor = bank_->tensors()[tensor_idx];
-  const std::uint64_t begin = bank_->offsets_bytes[tensor_idx];
-  const std::uint64_t num_experts = bank_->shape.num_experts;
-  if (tensor.expert_bytes == 0) return {};
-  // Beyond the tensor's beginning where an earlier stream has made some of it.
-  const std::uint64_t first = (at_bytes_ - begin) / tensor.expert_bytes;
-  if (first >= num_experts) return {};
+Status EngineStream::for_experts(std::size_t tensor_idx, const Range& range, Take take) {
+  const targets::Needs& needs = bank_->tensors()[tensor_idx].needs;
+  if (range.first >= range.end) return {};
   const bool ahead = reader_->num_slots() > 1;
-  if (ahead) reader_->begin(expert(first), tensor.needs);
-  for (std::uint64_t idx = first; idx < num_experts; ++idx) {
+  if (ahead) reader_->begin(expert(range.first), needs);
+  for (std::uint64_t idx = range.first; idx < range.end; ++idx) {
     LODE_TRY_STATUS(check_may_go_on(progress_));
-    if (!ahead) reader_->begin(expert(idx), tensor.needs);
+    if (!ahead) reader_->begin(expert(idx), needs);
     LODE_TRY(const targets::ExpertSource source, reader_->take());
-    if (ahead && idx + 1 < num_experts) reader_->begin(expert(idx + 1), tensor.needs);
-    Status made = check_block_scales(source, bank_->shape.encoding.scale);
-    if (made) made = refine_and_make({tensor_idx, idx}, source);
-    if (!made) {
-      return at(fmt::format("expert {}", bank_->experts[idx]), std::move(made).error());
+    if (ahead && idx + 1 < range.end) reader_->begin(expert(idx + 1), needs);
+    Status taken = take({tensor_idx, idx}, source);
+    if (!taken) {
+      return at(fmt::format("expert {}", bank_->experts[idx]), std::move(taken).error());
     }
   }
   return {};
 }
 
-Status EngineStream::refine_and_make(const Part& part, const targets::ExpertSource& source) {
+Status EngineStream::make_tensor(std::size_t tensor_idx) {
+  const targets::EngineTensor& tensor = bank_->tensors()[tensor_idx];
+  if (tensor.expert_bytes == 0) return {};
+  // Beyond the tensor's beginning where an earlier stream has made some of it.
+  const std::uint64_t first = (at_bytes_ - bank_->offsets_bytes[tensor_idx]) / tensor.expert_bytes;
+  const std::uint64_t num_experts = bank_->shape.num_experts;
+  if (parts_.start.is_strict && bank_->preparer->may_lose(tensor_idx)) {
+    LODE_TRY_STATUS(look_at_tensor(tensor_idx, std::min(first, num_experts)));
+  }
+  return for_experts(tensor_idx, {first, num_experts},
+                     [this](const Part& part, const targets::ExpertSource& source) -> Status {
+                       LODE_TRY(const targets::ExpertSource seen, look_at(part, source));
+                       return make_part(part, seen);
+                     });
+}
+
+// What the tensor is made of; its numbers were looked at.
+Result<targets::ExpertSource> EngineStream::look_at(const Part& part,
+                                                    const targets::ExpertSource& source) {
   const targets::Refiner* const refiner = bank_->preparer->refiner();
-  if (refiner == nullptr) return make_part(part, source);
-  LODE_TRY(const targets::ExpertSource refined,
-           refiner->refine(part.tensor_idx, source, refined_, &pool_));
-  return make_part(part, refined);
+  if (refiner != nullptr) {
+    LODE_TRY(const targets::ExpertSource refined,
+             refiner->refine(part.tensor_idx, source, refined_, &pool_));
+    LODE_TRY_STATUS(
+        count_losses({part.tensor_idx, part.expert_idx, refined, scalars_, nullptr, &pool_}));
+    return refined;
+  }
+  LODE_TRY(const auto codes, check_block_scales(source, bank_->shape.encoding.scale, &pool_));
+  LODE_TRY_STATUS(count_losses(
+      {part.tensor_idx, part.expert_idx, source, scalars_, codes ? &*codes : nullptr, &pool_}));
+  return source;
+}
+
+Status EngineStream::count_losses(const targets::LossRequest& request) {
+  if (parts_.findings == nullptr || !bank_->preparer->may_lose(request.tensor_idx)) return {};
+  targets::LossCounts counts;
+  bank_->preparer->count_losses(request, counts);
+  if (!counts.any()) return {};
+  std::vector<LayerLosses>& losses = parts_.findings->losses;
+  if (losses.empty() || losses.back().layer != bank_->layer) losses.push_back({bank_->layer, {}});
+  losses.back().counts += counts;
+  const auto refused = counts.first_refused();
+  if (!parts_.start.is_strict || !refused) return {};
+  return Error{.code = Code::kCheckFailed,
+               .thing = bank_->tensors()[request.tensor_idx].name,
+               .wanted = "a layout that holds every number as the checkpoint has it (--strict)",
+               .found = fmt::format("{} {}", counts.of(*refused), targets::info(*refused).meaning),
+               .hint =
+                   "without --strict the engine's own bytes are made, and the receipt counts "
+                   "what they lose"};
 }
 
 Status EngineStream::make_part(const Part& part, const targets::ExpertSource& source) {
@@ -305,6 +365,9 @@ std::vector<memory::StageUse> expected_engine_stages(const EnginePlan& plan,
   if (plan.refined_bytes > 0) add_staging(held, plan.refined_bytes);
   of(held, Tag::kScratch) += stack_bytes(plan);
   std::vector<memory::StageUse> uses;
+  if (looks_back(start)) {
+    uses.push_back({std::string(kLookStage), held, held, memory::total(held)});
+  }
   for (std::size_t i = start.bank_idx; i < plan.banks.size(); ++i) {
     uses.push_back({stage_name(plan.banks[i]), held, held, memory::total(held)});
   }

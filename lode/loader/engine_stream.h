@@ -17,11 +17,22 @@ namespace lode::loader {
 struct EngineStart {
   std::size_t bank_idx = 0;
   std::uint64_t offset_bytes = 0;  // a multiple of ChunkRun::kChunkBytes
+  // Whether the first loss is refused: what lies before is looked at then, too, in a stage of its
+  // own.
+  bool is_strict = false;
+};
+
+/// What the target's layout lost of a layer.
+struct LayerLosses {
+  std::size_t layer = 0;
+  targets::LossCounts counts;
 };
 
 /// What was seen of the numbers on the way.
 struct EngineFindings {
   std::uint64_t unequal_pairs = 0;  // experts whose gate and up have different scales of the matrix
+  std::uint64_t implausible_scales = 0;  // of matrices: see is_plausible
+  std::vector<LayerLosses> losses;       // of the layers that lost something
 };
 
 struct EngineStreamParts {
@@ -50,7 +61,8 @@ std::vector<memory::StageUse> expected_engine_stages(const EnginePlan& plan,
 /// is more of the weights in memory than what `slots` holds of an expert or two as they are stored,
 /// and some units of what they become.
 ///
-/// Errors: kOverBudget; kInvalidSource naming layer, expert and place of a bad scale; those of the
+/// Errors: kOverBudget; kInvalidSource naming layer, expert and place of a bad scale; kCheckFailed
+///         naming the first tensor that loses something, where that is refused; those of the
 ///         engine and of the sink; kInterrupted, kPressure.
 Status stream_engine(const EnginePlan& plan, const Binding& binding,
                      const EngineStreamParts& parts);

@@ -110,6 +110,18 @@ Status check_scales(std::span<const float> scales, const MatrixOfEach& matrix,
   return {};
 }
 
+// Engines divide by them: a denormal one becomes infinite.
+Status check_reciprocals(std::span<const float> scales, const MatrixOfEach& matrix) {
+  for (std::size_t i = 0; i < scales.size(); ++i) {
+    if (std::isfinite(1.0F / scales[i])) continue;
+    return Error{.code = Code::kInvalidSource,
+                 .thing = fmt::format("input scale of expert {}, {}", i, matrix.name),
+                 .wanted = "a number with a finite reciprocal",
+                 .found = fmt::format("{}", scales[i])};
+  }
+  return {};
+}
+
 Status check_all_have_input_scales(const std::vector<ExpertSource>& experts,
                                    const MatrixOfEach& matrix) {
   std::string missing;
@@ -164,6 +176,7 @@ class Gatherer {
     }
     LODE_TRY(const std::vector<float> all, numbers_.read(places));
     LODE_TRY_STATUS(check_scales(all, matrix, "input scale", nullptr));
+    LODE_TRY_STATUS(check_reciprocals(all, matrix));
     for (const std::uint32_t expert : bank_.experts) {
       (scalars.*matrix.input_scales).push_back(all[expert]);
     }

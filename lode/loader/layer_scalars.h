@@ -10,10 +10,16 @@ namespace lode::loader {
 /// activations, and where it asks for them the largest block scales.
 ///
 /// Errors: kInvalidSource naming the expert and the matrix for a scale that is not finite or not
-///         above zero, and the experts whose input scales are missing where they are wanted; those
-///         of the engine.
+///         above zero, for an input scale whose reciprocal is not finite, and the experts whose
+///         input scales are missing where they are wanted; those of the engine.
 Result<targets::LayerScalars> read_layer_scalars(const std::vector<ExpertSource>& experts,
                                                  const EngineBankPlan& bank, io::ReadEngine& engine,
                                                  ExpertReader& reader);
+
+/// Whether a second-level scale of FP4, as a multiplier, makes weights of a usual size: producers
+/// write the largest weight / (6 * 448), so one above 1 is a divisor taken for a multiplier or the
+/// other way round.
+/// Source: weight_layouts 2.5; field report 48.
+constexpr bool is_plausible(float multiplier) noexcept { return multiplier <= 1.0F; }
 
 }  // namespace lode::loader

@@ -2,13 +2,15 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <utility>
 
 #include "lode/base/bytes.h"
 #include "lode/base/fmt.h"
+#include "lode/formats/dequantise.h"
+#include "lode/loader/layer_scalars.h"
 #include "lode/loader/number_scan.h"
 #include "lode/loader/tensor_uses.h"
 #include "lode/memory/buffer.h"
@@ -95,6 +97,18 @@ std::string coordinate(const TensorRecord& tensor, std::uint64_t element) {
   return checkpoint::dims_text(place);
 }
 
+// F32 scales of activations that engines divide by: a denormal's reciprocal may be infinite.
+void count_without_reciprocal(std::span<const std::byte> bytes, std::uint64_t first_element,
+                              NumberCounts& counts) {
+  for (std::size_t i = 0; i < bytes.size() / sizeof(float); ++i) {
+    const float scale = formats::number_at(formats::Format::kF32, bytes, i);
+    if (!(scale > 0.0F) || std::isfinite(1.0F / scale)) continue;
+    counts.not_positive += 1;
+    const std::uint64_t here = first_element + i;
+    counts.first_not_positive = std::min(counts.first_not_positive.value_or(here), here);
+  }
+}
+
 class Scanner {
  public:
   Scanner(const Binding& binding, const checkpoint::TensorIndex& index, Progress& progress)
@@ -112,7 +126,9 @@ class Scanner {
   void look_at(const Part& part, std::span<const std::byte> bytes);
   void keep(const Part& part, std::span<const std::byte> bytes);
   void describe(std::uint32_t position, const NumberCounts& counts);
-  void compare_pairs();
+  void compare_scales();
+  void compare_pair(const MatrixSource& gate, const MatrixSource& up, const std::string& place);
+  void weigh_scale(const MatrixSource& matrix, const std::string& place, std::string_view name);
   std::optional<float> matrix_scale(const MatrixSource& matrix) const;
 
   const Binding& binding_;
@@ -194,8 +210,12 @@ void Scanner::look_at(const Part& part, std::span<const std::byte> bytes) {
       count_numbers(kind.format, bytes, first, counts);
       keep(part, bytes);
       break;
+    case NumberUse::kInputScales:
+      count_numbers(kind.format, bytes, first, counts);
+      count_without_reciprocal(bytes, first, counts);
+      break;
   }
-  const bool positive = kind.use == NumberUse::kMatrixScales;
+  const bool positive = kind.use == NumberUse::kMatrixScales || kind.use == NumberUse::kInputScales;
   if (counts.non_finite > 0 || (positive && counts.not_positive > 0)) {
     bad_[part.position].add(counts);
   }
@@ -245,41 +265,62 @@ void Scanner::describe(std::uint32_t position, const NumberCounts& counts) {
   if (use == NumberUse::kMatrixScales && counts.first_not_positive) {
     add(counts.not_positive, *counts.first_not_positive, "matrix scale", "above zero");
   }
+  if (use == NumberUse::kInputScales && counts.first_not_positive) {
+    add(counts.not_positive, *counts.first_not_positive, "input scale",
+        "above zero with a finite reciprocal");
+  }
 }
 
+// The scale of a matrix as it is written, where there is one and it was kept.
 std::optional<float> Scanner::matrix_scale(const MatrixSource& matrix) const {
-  if (!matrix.present || matrix.encoding.tensor_scale == formats::TensorScale::kNone) {
-    return std::nullopt;
-  }
-  const auto position = uses_.at(matrix.matrix_scale_shard, matrix.matrix_scale_offset_bytes);
+  if (!matrix.present) return std::nullopt;
+  const bool second = matrix.encoding.tensor_scale != formats::TensorScale::kNone;
+  const std::uint64_t offset_bytes =
+      second ? matrix.matrix_scale_offset_bytes : matrix.scales.offset_bytes;
+  const auto position =
+      uses_.at(second ? matrix.matrix_scale_shard : matrix.scales.shard, offset_bytes);
   const auto kept = position ? scale_bytes_.find(*position) : scale_bytes_.end();
   if (kept == scale_bytes_.end()) return std::nullopt;
-  const std::uint64_t within =
-      matrix.matrix_scale_offset_bytes - index_.tensors()[*position].file_offset;
-  float scale = 0;
-  if (within + sizeof scale > kept->second.size()) return std::nullopt;
-  std::memcpy(&scale, kept->second.data() + within, sizeof scale);
-  return scale;
+  const formats::Format format = uses_.of(*position).format;
+  const std::uint64_t within = offset_bytes - index_.tensors()[*position].file_offset;
+  const std::uint64_t bytes = formats::info(format).bits / 8;
+  if (within + bytes > kept->second.size()) return std::nullopt;
+  return formats::number_at(format, std::span(kept->second).subspan(within, bytes), 0);
 }
 
-void Scanner::compare_pairs() {
-  const auto compare = [this](const MatrixSource& gate, const MatrixSource& up, auto name) {
-    const auto a = matrix_scale(gate);
-    const auto b = matrix_scale(up);
-    if (!a || !b || *a == *b) return;
-    report_.unequal_pairs += 1;
-    if (report_.unequal_pairs == 1) report_.first_unequal_pair = name();
-  };
+void Scanner::compare_pair(const MatrixSource& gate, const MatrixSource& up,
+                           const std::string& place) {
+  const auto a = matrix_scale(gate);
+  const auto b = matrix_scale(up);
+  if (!a || !b || *a == *b) return;
+  report_.unequal_pairs += 1;
+  if (report_.unequal_pairs == 1) report_.first_unequal_pair = place;
+}
+
+void Scanner::weigh_scale(const MatrixSource& matrix, const std::string& place,
+                          std::string_view name) {
+  const formats::TensorScale kind = matrix.encoding.tensor_scale;
+  const auto scale = matrix_scale(matrix);
+  if (!scale || kind == formats::TensorScale::kNone) return;
+  if (is_plausible(kind == formats::TensorScale::kDivisor ? 1.0F / *scale : *scale)) return;
+  report_.implausible_scales += 1;
+  if (report_.implausible_scales > 1) return;
+  report_.first_implausible_scale = fmt::format("{}, {}", place, name);
+}
+
+void Scanner::compare_scales() {
   using families::Role;
   for (std::size_t layer = 0; layer < binding_.layers.size(); ++layer) {
     const auto& matrices = binding_.layers[layer].matrices;
-    compare(matrices[static_cast<std::size_t>(Role::kMlpGate)],
-            matrices[static_cast<std::size_t>(Role::kMlpUp)],
-            [layer] { return fmt::format("layer {}", layer); });
+    compare_pair(matrices[static_cast<std::size_t>(Role::kMlpGate)],
+                 matrices[static_cast<std::size_t>(Role::kMlpUp)], fmt::format("layer {}", layer));
     const auto& experts = binding_.experts[layer];
-    for (std::size_t expert = 0; expert < experts.size(); ++expert) {
-      compare(experts[expert].gate, experts[expert].up,
-              [layer, expert] { return fmt::format("layer {}, expert {}", layer, expert); });
+    for (std::size_t idx = 0; idx < experts.size(); ++idx) {
+      const std::string place = fmt::format("layer {}, expert {}", layer, idx);
+      compare_pair(experts[idx].gate, experts[idx].up, place);
+      weigh_scale(experts[idx].gate, place, "gate");
+      weigh_scale(experts[idx].up, place, "up");
+      weigh_scale(experts[idx].down, place, "down");
     }
   }
 }
@@ -290,7 +331,7 @@ ScanReport Scanner::report() {
       describe(position, found->second);
     }
   }
-  compare_pairs();
+  compare_scales();
   return std::move(report_);
 }
 

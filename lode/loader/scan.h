@@ -30,13 +30,18 @@ struct ScanReport {
   std::uint64_t zero_scales = 0;
   std::uint64_t denormal_scales = 0;
   std::uint64_t negative_scales = 0;
-  // Gate and up matrices whose second-level scales differ: legal here, refused by other engines.
+  // Gate and up matrices whose scales of the matrix differ: legal here, refused by other engines.
   std::uint64_t unequal_pairs = 0;
   std::string first_unequal_pair;  // "layer 3, expert 5"
+  // Second-level scales that make weights of thousands: as if a divisor was read as a multiplier,
+  // or the other way round.
+  std::uint64_t implausible_scales = 0;
+  std::string first_implausible_scale;  // "layer 3, expert 5, gate"
 };
 
 /// Reads every byte of every tensor and looks at the numbers: weights, vectors and block scales
-/// must be finite, second-level scales finite and above zero. `progress` may be null.
+/// must be finite, scales of matrices and of activations finite and above zero, those of
+/// activations with a finite reciprocal. `progress` may be null.
 ///
 /// Memory: a ring of 16 MiB, 16 bytes a tensor, second-level scales with what keeps them apart (at
 ///         most 64 MiB and 128 bytes a tensor of them), the faults.

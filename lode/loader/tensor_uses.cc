@@ -46,12 +46,19 @@ void TensorUses::mark(const MatrixSource& matrix) {
   const formats::Encoding& encoding = matrix.encoding;
   mark(matrix.codes.shard, matrix.codes.offset_bytes, {NumberUse::kNumbers, encoding.element});
   if (encoding.has_scale) {
+    const bool of_matrix =
+        encoding.block_rows == formats::kWhole && encoding.block_k == formats::kWhole;
     mark(matrix.scales.shard, matrix.scales.offset_bytes,
-         {NumberUse::kBlockScales, matrix.stored_scale_format});
+         {of_matrix ? NumberUse::kMatrixScales : NumberUse::kBlockScales,
+          matrix.stored_scale_format});
   }
   if (encoding.tensor_scale != formats::TensorScale::kNone) {
     mark(matrix.matrix_scale_shard, matrix.matrix_scale_offset_bytes,
          {NumberUse::kMatrixScales, formats::Format::kF32});
+  }
+  if (matrix.has_input_scale) {
+    mark(matrix.input_scale_shard, matrix.input_scale_offset_bytes,
+         {NumberUse::kInputScales, formats::Format::kF32});
   }
 }
 

@@ -16,6 +16,7 @@ enum class NumberUse : std::uint8_t {
   kNumbers,  // weights and vectors
   kBlockScales,
   kMatrixScales,
+  kInputScales,  // of activations
 };
 
 struct TensorUseKind {

@@ -320,8 +320,13 @@ Status check_empty(const std::filesystem::path& source, const std::filesystem::p
 
 class Export final : public Preparation {
  public:
-  Export(const Input& input, std::filesystem::path out, io::SystemCalls& calls)
-      : input_(input), out_(std::move(out)), calls_(calls), layout_(lay_out_export(input_)) {}
+  Export(const Input& input, std::filesystem::path out, const Options& options,
+         io::SystemCalls& calls)
+      : input_(input),
+        out_(std::move(out)),
+        strict_(options.strict),
+        calls_(calls),
+        layout_(lay_out_export(input_)) {}
 
   bool is_finished() const override { return false; }
   std::uint64_t done_bytes() const override { return 0; }
@@ -341,6 +346,7 @@ class Export final : public Preparation {
  private:
   Input input_;
   std::filesystem::path out_;
+  bool strict_;
   io::SystemCalls& calls_;
   Layout layout_;
 };
@@ -380,9 +386,12 @@ Result<Report> Export::run(memory::Ledger& ledger, loader::Progress* progress) {
   LODE_TRY(const auto engine, loader::make_engine(input_.plan));
   report.reading = engine->description();
   loader::EngineFindings findings;
+  const loader::EngineStart start{.is_strict = strict_};
   LODE_TRY_STATUS(loader::stream_engine(*input_.engine, input_.binding,
-                                        {ledger, *engine, files, progress, {}, &findings}));
+                                        {ledger, *engine, files, progress, start, &findings}));
   report.unequal_pairs = findings.unequal_pairs;
+  report.implausible_scales = findings.implausible_scales;
+  report.losses = std::move(findings.losses);
   LODE_TRY_STATUS(copy_rest({layout_, ledger, *engine, progress}, files));
   LODE_TRY_STATUS(files.sync());
   LODE_TRY(const auto companions, copy_companions(calls_, input_.folder, out_));
@@ -399,10 +408,10 @@ Result<Report> Export::run(memory::Ledger& ledger, loader::Progress* progress) {
 
 Result<std::unique_ptr<Preparation>> open_export(const Input& input,
                                                  const std::filesystem::path& out,
-                                                 io::SystemCalls& calls) {
+                                                 const Options& options, io::SystemCalls& calls) {
   LODE_CHECK(input.engine != nullptr, "an export is for an engine");
   LODE_TRY_STATUS(check_empty(input.folder, out));
-  auto work = std::make_unique<Export>(input, out, calls);
+  auto work = std::make_unique<Export>(input, out, options, calls);
   LODE_TRY_STATUS(work->check_room());
   return std::unique_ptr<Preparation>(std::move(work));
 }

@@ -15,12 +15,15 @@ namespace lode::prepared {
 /// tokenizer.json and their like beside them. Files of about 4 GiB, and an index, which comes last.
 /// It is not gone on with: what was written of one that fails is removed.
 ///
+/// Of the options `strict` alone means something.
+///
 /// Memory: `run` holds what loader::stream_engine holds, and 512 bytes a tensor; then a piece of 2
 ///         MiB of a tensor that is copied.
 /// Errors: kUsage where `out` is not empty, or is the source; kNoSpace naming what is missing. Of
 ///         `run`: kOverBudget; those of stream_engine; kNoSpace, kIo naming file and call.
 Result<std::unique_ptr<Preparation>> open_export(const Input& input,
                                                  const std::filesystem::path& out,
+                                                 const Options& options = {},
                                                  io::SystemCalls& calls = io::system_calls());
 
 }  // namespace lode::prepared

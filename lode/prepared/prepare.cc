@@ -87,6 +87,7 @@ class Work final : public Preparation {
     return prepared::stream_start(index_, done_chunks_, plan_.stages.size());
   }
   std::optional<loader::EngineStart> engine_start() const;
+  Status look_at_losses(memory::Ledger& ledger, loader::Progress* progress, Report& report);
   std::uint64_t unit_bytes() const {
     return consumer_.is_at_work() ? std::min(options_.unit_bytes, kConsumedUnitBytes)
                                   : options_.unit_bytes;
@@ -190,7 +191,9 @@ Status Work::check_room() const {
 // Where the banks of a GPU engine go on; nothing without any.
 std::optional<loader::EngineStart> Work::engine_start() const {
   if (input_.engine == nullptr) return std::nullopt;
-  return prepared::engine_start(index_, done_chunks_);
+  auto start = prepared::engine_start(index_, finished_ ? index_.num_chunks() : done_chunks_);
+  start.is_strict = options_.strict;
+  return start;
 }
 
 Status Work::check_fits(const memory::Ledger& ledger) const {
@@ -240,7 +243,8 @@ std::uint64_t Work::table_bytes() const {
 std::vector<memory::StageUse> Work::expected_stages(const memory::TagBytes& held_before) const {
   memory::TagBytes held = held_before;
   of(held, Tag::kMetadata) += table_bytes();
-  auto stages = loader::expected_stream_stages(plan_, stream_start(), held);
+  std::vector<memory::StageUse> stages;
+  if (!finished_) stages = loader::expected_stream_stages(plan_, stream_start(), held);
   if (const auto start = engine_start()) {
     const auto more = loader::expected_engine_stages(*input_.engine, *start, held);
     stages.insert(stages.end(), more.begin(), more.end());
@@ -279,11 +283,35 @@ Status Work::finish() {
   return sync_folder(calls_, folder);
 }
 
+// Takes what was never made.
+class NoSink final : public loader::ChunkSink {
+ public:
+  Status put(const loader::ChunkRun&) override {
+    return Error{.code = Code::kOther, .thing = "a look at what was made", .found = "new bytes"};
+  }
+};
+
+// Of a preparation that is finished.
+Status Work::look_at_losses(memory::Ledger& ledger, loader::Progress* progress, Report& report) {
+  const auto start = engine_start();
+  if (!start || !options_.strict) return {};
+  LODE_TRY(const auto engine, loader::make_engine(plan_));
+  report.reading = engine->description();
+  NoSink sink;
+  LODE_TRY_STATUS(loader::stream_engine(*input_.engine, input_.binding,
+                                        {ledger, *engine, sink, progress, *start, &findings_}));
+  report.losses = std::move(findings_.losses);
+  return {};
+}
+
 Result<Report> Work::run(memory::Ledger& ledger, loader::Progress* progress) {
   Report report{.output_bytes = output_bytes(), .reading = {}};
-  if (finished_) return report;
   LODE_TRY(const memory::Reservation tables,
            ledger.reserve(Tag::kMetadata, table_bytes(), "index of the prepared checkpoint"));
+  if (finished_) {
+    LODE_TRY_STATUS(look_at_losses(ledger, progress, report));
+    return report;
+  }
   LODE_TRY_STATUS(check_fits(ledger));
   // Holes that we punch change the times of the files.
   for (io::SourceFile& source : plan_.sources) source.times_count = !consumer_.is_at_work();
@@ -295,6 +323,8 @@ Result<Report> Work::run(memory::Ledger& ledger, loader::Progress* progress) {
   report.written_bytes = writer.written_bytes();
   report.freed_bytes = consumer_.freed_bytes();
   report.unequal_pairs = findings_.unequal_pairs;
+  report.implausible_scales = findings_.implausible_scales;
+  report.losses = std::move(findings_.losses);
   if (status) status = finish();
   if (status) return report;
   const Code code = status.error().code;

@@ -9,6 +9,7 @@
 #include "lode/base/result.h"
 #include "lode/io/system_calls.h"
 #include "lode/loader/binding.h"
+#include "lode/loader/engine_stream.h"
 #include "lode/loader/plan.h"
 #include "lode/loader/progress.h"
 #include "lode/loader/stream.h"
@@ -34,6 +35,7 @@ struct Input {
 struct Options {
   bool consume = false;  // give the blocks of the sources back behind the work
   bool force = false;    // begin again, whatever the folder holds of an earlier one
+  bool strict = false;   // refuse what a GPU engine's layout would lose of the numbers
   std::uint64_t unit_bytes = kUnitBytes;  // written between two words of the journal
 };
 
@@ -45,6 +47,10 @@ struct Report {
   std::string reading;              // how the sources were read, in the words of the engine
   // For a GPU engine: experts, of those made by this run, whose gate and up have different scales.
   std::uint64_t unequal_pairs = 0;
+  // Of their matrices: second-level scales that look like the other dialect's.
+  std::uint64_t implausible_scales = 0;
+  // Of these experts too: what the engine's layout lost.
+  std::vector<loader::LayerLosses> losses{};
 };
 
 /// One preparation of a checkpoint, from the first byte or from where an earlier one was stopped.
@@ -79,11 +85,13 @@ class Preparation {
       const memory::TagBytes& held_before = {}) const = 0;
 
   /// Takes OUT and does the work. What OUT had of an earlier preparation that is not gone on with
-  /// is dropped only now.
+  /// is dropped only now. Where losses are refused, what an earlier run has made is looked at
+  /// again, also of a preparation that is finished.
   ///
   /// Memory: that of loader::stream, and the index.
   /// Errors: kOverBudget before anything is written; kIo where another preparation is at work in
-  ///         OUT; those of loader::stream; kNoSpace, kIo naming file and call. OUT can be gone on
+  ///         OUT; kCheckFailed naming layer, expert and tensor of a loss that is refused; those of
+  ///         loader::stream; kNoSpace, kIo naming file and call. OUT can be gone on
   ///         with.
   virtual Result<Report> run(memory::Ledger& ledger, loader::Progress* progress = nullptr) = 0;
 };

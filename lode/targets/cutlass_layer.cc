@@ -10,6 +10,7 @@
 #include "lode/base/fmt.h"
 #include "lode/formats/dequantise.h"
 #include "lode/layout/block_major.h"
+#include "lode/targets/cutlass_losses.h"
 #include "lode/targets/cutlass_scalars.h"
 
 namespace lode::targets {
@@ -192,6 +193,13 @@ class LayerPreparer final : public Preparer {
             const ExpertSource& source, const LayerScalars& scalars,
             std::span<std::byte> out) const noexcept override {
     make_part(parts_[tensor_idx], {shape_, source, scalars, expert_idx}, first_unit, out);
+  }
+
+  bool may_lose(std::size_t tensor_idx) const noexcept override {
+    return part_may_lose(parts_[tensor_idx]);
+  }
+  void count_losses(const LossRequest& request, LossCounts& losses) const override {
+    count_part_losses(parts_[request.tensor_idx], shape_, request, losses);
   }
 
   formats::Encoding restored_encoding() const noexcept override {

@@ -16,7 +16,6 @@ namespace {
 using formats::CodeMap;
 using layout::OrderedRows;
 
-constexpr float kLeastBlockScale = 1e-10F;
 // Rows that are shorter are one unit together: a bias is.
 constexpr std::uint64_t kLeastUnitBytes = 64;
 

@@ -30,6 +30,9 @@ enum class PartNumbers : std::uint8_t {
   kToBf16,
 };
 
+/// What block scales of FP8 are at least.
+inline constexpr float kLeastBlockScale = 1e-10F;
+
 /// A single number of an expert.
 using ScalarFn = float (*)(const ExpertsShape& shape, const LayerScalars& scalars,
                            std::uint64_t expert_idx) noexcept;

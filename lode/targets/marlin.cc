@@ -6,6 +6,7 @@
 
 #include "lode/base/fmt.h"
 #include "lode/layout/nvfp4_reconcile.h"
+#include "lode/targets/marlin_losses.h"
 
 namespace lode::targets {
 namespace {
@@ -47,6 +48,11 @@ class MarlinPreparer final : public Preparer {
             const ExpertSource& source, const LayerScalars& scalars,
             std::span<std::byte> out) const noexcept override;
 
+  bool may_lose(std::size_t tensor_idx) const noexcept override {
+    return made_[tensor_idx].what == What::kScales;
+  }
+  void count_losses(const LossRequest& request, LossCounts& losses) const override;
+
   formats::Encoding restored_encoding() const noexcept override {
     return matrices_[0].restored_encoding();
   }
@@ -67,6 +73,9 @@ class MarlinPreparer final : public Preparer {
   layout::CommonScale common_scale(const LayerScalars& scalars,
                                    std::uint64_t expert_idx) const noexcept;
   float factor(bool down, const LayerScalars& scalars) const noexcept;
+  // Scales of matrices that FP8 words are made of.
+  static std::array<float, 2> word_scales(bool down, std::uint64_t expert_idx,
+                                          const LayerScalars& scalars) noexcept;
   void make_scales(bool down, std::uint64_t expert_idx, std::uint64_t first_unit,
                    const ExpertSource& source, const LayerScalars& scalars,
                    std::span<std::byte> out) const noexcept;
@@ -168,6 +177,12 @@ void MarlinPreparer::make_matrix_scale(bool down, std::uint64_t expert_idx,
   std::memcpy(out.data(), &global, std::min(sizeof(global), out.size()));
 }
 
+std::array<float, 2> MarlinPreparer::word_scales(bool down, std::uint64_t expert_idx,
+                                                 const LayerScalars& scalars) noexcept {
+  return {number_of(down ? scalars.down_scale : scalars.gate_scale, expert_idx),
+          number_of(scalars.up_scale, expert_idx)};
+}
+
 void MarlinPreparer::make_scales(bool down, std::uint64_t expert_idx, std::uint64_t first_unit,
                                  const ExpertSource& source, const LayerScalars& scalars,
                                  std::span<std::byte> out) const noexcept {
@@ -175,10 +190,7 @@ void MarlinPreparer::make_scales(bool down, std::uint64_t expert_idx, std::uint6
   const Format activations = matrix.kernel().activations;
   const layout::MatrixRows& rows = down ? source.down_scales : source.gate_up_scales;
   if (matrix.rule() == MarlinScaleRule::kFp8) {
-    const std::array<float, 2> scales{
-        number_of(down ? scalars.down_scale : scalars.gate_scale, expert_idx),
-        number_of(scalars.up_scale, expert_idx)};
-    return matrix.make_scale_words(rows, scales, first_unit, out);
+    return matrix.make_scale_words(rows, word_scales(down, expert_idx, scalars), first_unit, out);
   }
   MarlinMatrix::Tables tables{};
   if (matrix.rule() == MarlinScaleRule::kMx) {
@@ -196,6 +208,29 @@ void MarlinPreparer::make_scales(bool down, std::uint64_t expert_idx, std::uint6
     }
   }
   matrix.make_scale_bytes(rows, tables, first_unit, out);
+}
+
+void MarlinPreparer::count_losses(const LossRequest& request, LossCounts& losses) const {
+  const Made& made = made_[request.tensor_idx];
+  if (made.what != What::kScales) return;
+  const MarlinMatrix& matrix = of(made.down);
+  const ExpertSource& source = request.source;
+  const layout::MatrixRows& rows = made.down ? source.down_scales : source.gate_up_scales;
+  if (matrix.rule() == MarlinScaleRule::kFp8) {
+    return matrix.count_word_losses(
+        rows, word_scales(made.down, request.expert_idx, request.scalars), losses);
+  }
+  const layout::CodeCounts codes = scale_codes_of(request, rows);
+  const bool nvfp4 = matrix.rule() == MarlinScaleRule::kNvfp4;
+  const layout::CommonScale common = made.down || !nvfp4
+                                         ? layout::CommonScale{}
+                                         : common_scale(request.scalars, request.expert_idx);
+  for (std::uint32_t half = 0; half < matrix.rows().num_halves; ++half) {
+    const Fates fates = nvfp4 ? fates_of_marlin_nvfp4(factor(made.down, request.scalars),
+                                                      common.ratio(half), matrix.kernel())
+                              : fates_of_marlin_mx(matrix.kernel());
+    count_fates(fates, codes.of[half], losses);
+  }
 }
 
 void MarlinPreparer::make(std::size_t tensor_idx, std::uint64_t expert_idx,

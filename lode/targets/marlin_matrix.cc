@@ -1,6 +1,7 @@
 #include "lode/targets/marlin_matrix.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <string>
 
@@ -150,6 +151,29 @@ void MarlinMatrix::make_scale_words(const layout::MatrixRows& scales,
     };
     layout::marlin_row_of_words(scale_columns_, rows_, number,
                                 out.subspan(i * scale_unit_bytes(), scale_unit_bytes()));
+  }
+}
+
+void MarlinMatrix::count_word_losses(const layout::MatrixRows& scales,
+                                     const std::array<float, 2>& matrix_scales,
+                                     LossCounts& losses) const {
+  const auto count = [&](float scale) {
+    const std::uint16_t word = layout::fp8_marlin_scale(scale, kernel_.activations);
+    const float held = layout::scale_of_fp8_marlin(word, kernel_.activations);
+    if (held == scale) return;
+    losses.add(!std::isfinite(held) ? Loss::kOverflowedScales
+               : held == 0.0F       ? Loss::kFlushedScales
+                                    : Loss::kNarrowedScales,
+               1);
+  };
+  for (std::uint32_t half = 0; half < rows_.num_halves; ++half) {
+    if (scale_of_matrix()) count(matrix_scales[half]);
+    for (std::uint64_t row = 0; row < scales.half_rows; ++row) {
+      const auto blocks = scales.row({half, row});
+      for (std::uint64_t i = 0; i < stored_groups() && !blocks.empty(); ++i) {
+        count(formats::number_at(scale_format_, blocks, i));
+      }
+    }
   }
 }
 

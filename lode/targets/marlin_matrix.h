@@ -10,6 +10,7 @@
 #include "lode/layout/marlin_scales.h"
 #include "lode/layout/marlin_weights.h"
 #include "lode/layout/matrix_rows.h"
+#include "lode/targets/losses.h"
 
 namespace lode::targets {
 
@@ -74,6 +75,9 @@ class MarlinMatrix {
   /// Shapes: scales halves [rows of blocks, groups of k] or empty; out [n * scale_unit_bytes()].
   void make_scale_words(const layout::MatrixRows& scales, const std::array<float, 2>& matrix_scales,
                         std::uint64_t first_group, std::span<std::byte> out) const noexcept;
+  /// What the words lose of FP8 scales; those of matrices count once a half.
+  void count_word_losses(const layout::MatrixRows& scales,
+                         const std::array<float, 2>& matrix_scales, LossCounts& losses) const;
   /// Makes a bias in the format of the activations.
   /// Shapes: bias halves [half_rows, 1]; out [2 * rows().rows()].
   void make_bias(const layout::MatrixRows& bias, formats::Format stored,

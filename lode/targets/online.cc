@@ -113,6 +113,13 @@ class OnlinePreparer final : public Preparer, public Refiner {
     inner_->make(tensor_idx, expert_idx, first_unit, source, scalars, out);
   }
 
+  bool may_lose(std::size_t tensor_idx) const noexcept override {
+    return inner_->may_lose(tensor_idx);
+  }
+  void count_losses(const LossRequest& request, LossCounts& losses) const override {
+    inner_->count_losses(request, losses);
+  }
+
   formats::Encoding restored_encoding() const noexcept override {
     return inner_->restored_encoding();
   }

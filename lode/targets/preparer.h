@@ -11,6 +11,7 @@
 #include "lode/base/result.h"
 #include "lode/formats/format.h"
 #include "lode/targets/experts.h"
+#include "lode/targets/losses.h"
 #include "lode/tensor/shape.h"
 
 namespace lode::targets {
@@ -79,6 +80,11 @@ class Preparer {
   virtual void make(std::size_t tensor_idx, std::uint64_t expert_idx, std::uint64_t first_unit,
                     const ExpertSource& source, const LayerScalars& scalars,
                     std::span<std::byte> out) const noexcept = 0;
+
+  /// Whether a tensor may hold less than the checkpoint has: whether `count_losses` may count.
+  virtual bool may_lose(std::size_t /*tensor_idx*/) const noexcept { return false; }
+  /// Adds what the engine's own layout loses of one expert in one tensor.
+  virtual void count_losses(const LossRequest& /*request*/, LossCounts& /*losses*/) const {}
 
   /// What the prepared numbers are, read as a checkpoint again: what `restore_*` give.
   virtual formats::Encoding restored_encoding() const noexcept = 0;

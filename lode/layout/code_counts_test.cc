@@ -1,0 +1,44 @@
+#include "lode/layout/code_counts.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <random>
+#include <vector>
+
+namespace lode::layout {
+namespace {
+
+TEST(CodeCounts, CountEachByteOfEachHalfWhereverItsRowsLie) {
+  const std::vector<std::byte> bytes{std::byte{7}, std::byte{7}, std::byte{255}, std::byte{0},
+                                     std::byte{7}, std::byte{1}, std::byte{0},   std::byte{0},
+                                     std::byte{7}, std::byte{9}};
+  const CodeCounts counts = count_codes(rows_of(bytes, 2, 5, GateUpOrder::kGateUpInTurn));
+  EXPECT_EQ(counts.of[0][7], 3U);
+  EXPECT_EQ(counts.of[0][255], 1U);
+  EXPECT_EQ(counts.of[0][0], 1U);
+  EXPECT_EQ(counts.of[1][7], 1U);
+  EXPECT_EQ(counts.of[1][0], 2U);
+  EXPECT_EQ(std::accumulate(counts.of[1].begin(), counts.of[1].end(), 0U), 5U);
+}
+
+TEST(CodeCounts, CountNothingInAHalfThatIsNotThere) {
+  const std::vector<std::byte> bytes(64, std::byte{3});
+  const CodeCounts counts = count_codes(rows_of(bytes, 1, 64));
+  EXPECT_EQ(counts.of[0][3], 64U);
+  EXPECT_EQ(counts.of[1], (std::array<std::uint64_t, 256>{}));
+  EXPECT_EQ(count_codes({}), CodeCounts{});
+}
+
+TEST(CodeCounts, AreTheSameForAnyNumberOfThreads) {
+  std::vector<std::byte> bytes(3 * 1024 * 1024);
+  std::mt19937 random(7);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  const MatrixRows rows = rows_of(bytes, 2, 1024);
+  const CodeCounts one = count_codes(rows);
+  parallel::ThreadPool pool(3);
+  EXPECT_EQ(count_codes(rows, &pool), one);
+}
+
+}  // namespace
+}  // namespace lode::layout
