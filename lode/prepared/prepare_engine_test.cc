@@ -41,12 +41,28 @@ class FailingWrites final : public io::SystemCalls {
   std::uint64_t next_ = 0;
 };
 
-class EngineTargets : public testing::TestWithParam<Target> {};
+struct Way {
+  ExpertStorage from{};
+  Target to{};
+};
+
+// Every transform there is, by the storage and the target that ask for it.
+class EngineTargets : public testing::TestWithParam<Way> {
+ protected:
+  static testing_support::SyntheticShape of_way(testing_support::SyntheticShape shape) {
+    shape.storage = GetParam().from;
+    // FP8 is cut into blocks of 128 rows; larger numbers make as many bytes of fewer experts.
+    if (shape.storage == ExpertStorage::kFp8Block) shape.intermediate = 384;
+    if (shape.storage == ExpertStorage::kFp8Block) shape.experts /= 2;
+    if (shape.storage == ExpertStorage::kBf16) shape.experts /= 4;
+    return shape;
+  }
+};
 
 TEST_P(EngineTargets, GoOnToEqualBytesAfterEachWriteThatFails) {
   const FoldersInMemory in_memory;
-  PreparedModel model(kCut);
-  model.choose({.target = GetParam()});
+  PreparedModel model(of_way(kCut));
+  model.choose({.target = GetParam().to});
   for (std::uint64_t first = 0;; first += 1) {
     FailingWrites calls(first);
     const auto report = model.prepare(kSmallUnits, calls);
@@ -63,19 +79,19 @@ TEST_P(EngineTargets, GoOnToEqualBytesAfterEachWriteThatFails) {
 
 TEST_P(EngineTargets, MakeTheSameBytesWithAnyNumberOfThreads) {
   const FoldersInMemory in_memory;
-  PreparedModel model(kModel);
-  model.choose({.target = GetParam()});
+  PreparedModel model(of_way(kModel));
+  model.choose({.target = GetParam().to});
   ASSERT_TRUE(model.prepare());
   for (const std::uint32_t threads : {1U, 3U, 16U}) {
-    model.choose({.target = GetParam()}, threads);
+    model.choose({.target = GetParam().to}, threads);
     model.expect_whole();
   }
 }
 
 TEST_P(EngineTargets, HoldNothingWhereAReservationIsRefused) {
   const FoldersInMemory in_memory;
-  PreparedModel model(kModel);
-  model.choose({.target = GetParam()});
+  PreparedModel model(of_way(kModel));
+  model.choose({.target = GetParam().to});
   for (std::uint64_t refused = 0;; ++refused) {
     memory::FailingLedger ledger(kRoomy, refused);
     const auto preparation = model.open();
@@ -91,8 +107,8 @@ TEST_P(EngineTargets, HoldNothingWhereAReservationIsRefused) {
 
 TEST_P(EngineTargets, RecordInTheLedgerWhatTheyPlanned) {
   const FoldersInMemory in_memory;
-  PreparedModel model(kModel);
-  model.choose({.target = GetParam()});
+  PreparedModel model(of_way(kModel));
+  model.choose({.target = GetParam().to});
   memory::Ledger ledger(kRoomy);
   const auto preparation = model.open();
   ASSERT_TRUE(preparation);
@@ -101,14 +117,29 @@ TEST_P(EngineTargets, RecordInTheLedgerWhatTheyPlanned) {
   EXPECT_EQ(ledger.stages(), planned);
 }
 
-INSTANTIATE_TEST_SUITE_P(Prepare, EngineTargets,
-                         testing::Values(Target::kMarlin, Target::kFlashinferTrtllm,
-                                         Target::kVllmCutlass),
-                         [](const auto& tested) {
-                           std::string name(targets::name(tested.param));
-                           std::erase(name, '-');
-                           return name;
-                         });
+constexpr Way kWays[] = {
+    {ExpertStorage::kNvfp4, Target::kMarlin},
+    {ExpertStorage::kNvfp4, Target::kFlashinferCutlass},
+    {ExpertStorage::kNvfp4, Target::kFlashinferTrtllm},
+    {ExpertStorage::kNvfp4, Target::kFlashinferB12x},
+    {ExpertStorage::kNvfp4, Target::kVllmCutlass},
+    {ExpertStorage::kMxfp4Interleaved, Target::kMarlin},
+    {ExpertStorage::kMxfp4Interleaved, Target::kFlashinferCutlass},
+    {ExpertStorage::kMxfp4Interleaved, Target::kDeepgemm},
+    {ExpertStorage::kFp8Block, Target::kMarlin},
+    {ExpertStorage::kFp8Block, Target::kFlashinferTrtllm},
+    {ExpertStorage::kFp8Block, Target::kDeepgemm},
+    {ExpertStorage::kBf16, Target::kFlashinferTrtllm},
+};
+
+std::string name_of(const testing::TestParamInfo<Way>& tested) {
+  constexpr std::string_view kStorages[] = {"nvfp4", "", "mxfp4", "fp8", "bf16", ""};
+  std::string name(targets::name(tested.param.to));
+  std::erase(name, '-');
+  return name + "From" + std::string(kStorages[static_cast<std::size_t>(tested.param.from)]);
+}
+
+INSTANTIATE_TEST_SUITE_P(Prepare, EngineTargets, testing::ValuesIn(kWays), name_of);
 
 TEST(EngineTarget, SaysWhichTensorExpertAndPlaceDiffersFromTheSource) {
   const FoldersInMemory in_memory;
