@@ -22,8 +22,8 @@ constexpr std::uint64_t kIntermediate = 128;
 /// One expert whose numbers are all alike until a test puts others in their places.
 class Expert {
  public:
-  Expert(const formats::Encoding& encoding, Format scale_format, std::byte scale = std::byte{0x38})
-      : scale_format_(scale_format) {
+  Expert(const formats::Encoding& encoding, Format scale_format,
+         std::byte scale = std::byte{0x38}) {
     shape_ = {.num_experts = 1,
               .hidden = kHidden,
               .intermediate = kIntermediate,
@@ -99,7 +99,6 @@ class Expert {
   ExpertsShape shape_;
   Options options_;
   LayerScalars scalars_;
-  Format scale_format_;
   std::uint64_t scale_bytes_ = 1;
   std::vector<std::byte> codes_;
   std::vector<std::byte> gate_up_scales_;
