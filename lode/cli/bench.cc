@@ -89,16 +89,17 @@ Result<std::vector<Measured>> measure(const LoadedModel& loaded, const BenchOpti
   return all;
 }
 
-Status bench(const ModelOptions& model, const BenchOptions& options) {
+Status bench(const ModelOptions& model, const BenchOptions& options, const RankContext& context) {
   if (model.folder.empty()) {
     return Error{.code = Code::kUsage, .thing = "DIR", .wanted = "the folder of a model"};
   }
-  LODE_TRY(engine::Settings settings, settings_of(model));
+  LODE_TRY(engine::Settings settings, rank_settings(model, context));
   if (settings.context_tokens == 0) {
     settings.context_tokens = std::max({options.prompt_tokens, options.new_tokens, 1U});
   }
-  LODE_TRY(const LoadedModel loaded, load_model(model, settings));
+  LODE_TRY(const LoadedModel loaded, load_model(model, settings, context));
   LODE_TRY(const std::vector<Measured> all, measure(loaded, options));
+  if (!loaded.speaks) return deliver_receipt(model.receipt, loaded);
   LODE_TRY(const double bandwidth, bandwidth_of(loaded));
   if (options.json) {
     for (const Measured& measured : all) {
@@ -107,7 +108,7 @@ Status bench(const ModelOptions& model, const BenchOptions& options) {
   } else {
     print(all, loaded.plan.threads, bandwidth);
   }
-  return deliver_receipt(model.receipt, loaded.receipt);
+  return deliver_receipt(model.receipt, loaded);
 }
 
 }  // namespace
@@ -121,6 +122,7 @@ void add_bench(Program& program) {
       "  lode bench load DIR\n  lode bench prepare\n");
   const auto model = add_model_options(command);
   add_load_options(command, model);
+  add_rank_options(command, model);
   const auto options = std::make_shared<BenchOptions>();
   command
       ->add_option("-p,--prompt-tokens", options->prompt_tokens, "Of the prompt; 0: no such test")
@@ -136,7 +138,10 @@ void add_bench(Program& program) {
   add_bench_prepare(program, command);
   command->callback([&program, command, model, options] {
     if (!command->get_subcommands().empty()) return;
-    program.chosen = [model, options] { return bench(*model, *options); };
+    program.chosen = [model, options] {
+      return on_ranks(*model,
+                      [&](const RankContext& context) { return bench(*model, *options, context); });
+    };
   });
 }
 

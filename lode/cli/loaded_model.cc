@@ -2,6 +2,7 @@
 
 #include <malloc.h>
 
+#include <array>
 #include <csignal>
 #include <cstdio>
 #include <new>
@@ -17,16 +18,16 @@
 namespace lode::cli {
 namespace {
 
-// The one load of the process: a signal handler can reach nothing else.
-loader::Progress load_progress;
+// The loads of the process, one a rank: a signal handler can reach nothing else.
+std::array<loader::Progress, kMostRanks> load_progress;
 static_assert(std::atomic<bool>::is_always_lock_free, "set by a signal handler");
 
 void on_interrupt(int signal) {
-  load_progress.cancel.store(true);
+  for (loader::Progress& progress : load_progress) progress.cancel.store(true);
   std::signal(signal, SIG_DFL);  // whoever presses again does not want to wait
 }
 
-// Everything has been freed by now; what the account had come to says how far the load was.
+// What the account had come to says how far the load was.
 std::string account_of(const memory::Ledger& ledger) {
   const std::vector<memory::StageUse> stages = ledger.stages();
   return fmt::format("stopped in stage \"{}\"; the ledger's peak was {} of {} bytes",
@@ -62,9 +63,11 @@ Status limit_hard(const engine::RunPlan& plan) {
 
 Result<std::unique_ptr<engine::Engine>> start_engine(engine::Source source,
                                                      const engine::RunPlan& plan,
-                                                     memory::Ledger& ledger) {
+                                                     memory::Ledger& ledger,
+                                                     const RankContext& context) {
   try {
-    return engine::Engine::start(std::move(source), plan, ledger, &load_progress);
+    return engine::Engine::start(std::move(source), plan, ledger,
+                                 &load_progress[context.rank_here()], context.group);
   } catch (const std::bad_alloc&) {
     return Error{.code = memory::code_of_refused_memory(Code::kOther),
                  .thing = "memory of the program itself",
@@ -79,46 +82,88 @@ Result<engine::KernelFigures> kernel_figures(engine::LoadWatch& watch, const Loa
   return watch.finish(source.prepared ? source.prepared->files : loaded.plan.load.sources);
 }
 
-Result<LoadedModel> start(engine::Source source, engine::RunPlan plan, const ModelOptions& options,
-                          const memory::HeldProbe& probe) {
-  LoadedModel loaded;
-  // With a hard limit nothing beyond the plan is to be had, whatever the budget would allow.
-  loaded.ledger = std::make_unique<memory::Ledger>(options.hard_limit ? plan.peak_bytes()
-                                                                      : plan.budget.limit_bytes);
-  loaded.plan = std::move(plan);
-  ProgressView view(ProgressView::form_of(options.progress), loaded.plan.load, load_progress);
-  LODE_TRY(engine::LoadWatch watch,
-           engine::LoadWatch::start(probe, load_progress,
-                                    {.on_tick = [&view] { view.tick(); },
-                                     .load_peak_bytes = loaded.plan.load_peak_bytes(),
-                                     .read_pressure = [] { return memory::read_pressure(); }}));
+// What presses one rank presses all of the process.
+void press_all() {
+  if (!load_progress[0].pressed.load()) return;
+  for (loader::Progress& progress : load_progress) progress.pressed.store(true);
+}
+
+// Fills `loaded`, which has its plan and its ledger.
+Status load(engine::Source source, const RankContext& context, LoadedModel& loaded) {
   const auto begin = std::chrono::steady_clock::now();
-  auto engine = start_engine(std::move(source), loaded.plan, *loaded.ledger);
+  LODE_TRY(loaded.engine, start_engine(std::move(source), loaded.plan, *loaded.ledger, context));
   const auto passed = std::chrono::steady_clock::now() - begin;
-  watch.stop();
-  view.finish();
-  if (!engine) return with_account(std::move(engine).error(), watch.pressure(), *loaded.ledger);
-  malloc_trim(0);
-  if (load_progress.negative_scales.load()) {
-    write_standard_error(
-        "lode: warning: some block scales are negative, which no known producer writes; taken as "
-        "they are\n");
-  }
-  loaded.engine = *std::move(engine);
   loaded.receipt = engine::make_receipt(loaded.plan, loaded.engine->source(), *loaded.ledger);
   loaded.receipt.io = loaded.engine->reading();
   loaded.receipt.load_us = static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::microseconds>(passed).count());
+  if (context.group == nullptr) return {};
+  const std::uint64_t read_bytes = load_progress[context.rank_here()].read_bytes.load();
+  LODE_TRY(loaded.receipt.ranks,
+           engine::gather_figures(*context.group,
+                                  engine::figures_of(loaded.receipt, loaded.plan, read_bytes)));
+  return {};
+}
+
+// The rank that watches over its process: the kernel's figures are of that, not of one of its
+// ranks.
+Status load_watched(engine::Source source, const RankContext& context, const ModelOptions& options,
+                    const memory::HeldProbe& probe, LoadedModel& loaded) {
+  using Form = ProgressView::Form;
+  ProgressView view(loaded.speaks ? ProgressView::form_of(options.progress) : Form::kNone,
+                    loaded.plan.load, load_progress[0]);
+  const auto tick = [&view] {
+    view.tick();
+    press_all();
+  };
+  const std::uint64_t others = context.one_process ? loaded.plan.other_ranks_bytes : 0;
+  LODE_TRY(engine::LoadWatch watch,
+           engine::LoadWatch::start(probe, load_progress[0],
+                                    {.on_tick = tick,
+                                     .load_peak_bytes = loaded.plan.load_peak_bytes() + others,
+                                     .read_pressure = [] { return memory::read_pressure(); }}));
+  Status done = load(std::move(source), context, loaded);
+  watch.stop();
+  view.finish();
+  if (!done) return with_account(std::move(done).error(), watch.pressure(), *loaded.ledger);
+  malloc_trim(0);
+  if (context.group != nullptr && context.one_process) return {};
   LODE_TRY(loaded.receipt.kernel, kernel_figures(watch, loaded));
+  return {};
+}
+
+void warn_of_negative_scales(const RankContext& context) {
+  if (!load_progress[context.rank_here()].negative_scales.load()) return;
+  write_standard_error(
+      "lode: warning: some block scales are negative, which no known producer writes; taken as "
+      "they are\n");
+}
+
+Result<LoadedModel> start(engine::Source source, engine::RunPlan plan, const ModelOptions& options,
+                          const RankContext& context, const memory::HeldProbe& probe) {
+  LoadedModel loaded;
+  loaded.speaks = context.speaks();
+  // With a hard limit nothing beyond the plan is to be had, whatever the budget would allow.
+  loaded.ledger = std::make_unique<memory::Ledger>(options.hard_limit ? plan.peak_bytes()
+                                                                      : plan.budget.limit_bytes);
+  loaded.plan = std::move(plan);
+  const bool watches = context.rank_here() == 0;
+  LODE_TRY_STATUS(watches ? load_watched(std::move(source), context, options, probe, loaded)
+                          : load(std::move(source), context, loaded));
+  warn_of_negative_scales(context);
   return loaded;
 }
 
+Status check_hard_limit(const ModelOptions& options, const RankContext& context) {
+  if (!options.hard_limit || context.group == nullptr || !context.one_process) return {};
+  return Error{.code = Code::kUsage,
+               .thing = "--hard-limit",
+               .wanted = "one rank, or ranks that are processes of their own (mpirun)",
+               .found = "ranks that share this process"};
+}
+
 template <class Receipt>
-Status deliver(const std::string& file, std::string ledger, const Receipt& receipt) {
-  write_standard_error(fmt::format("\n{}", engine::as_text(receipt)));
-  if (!file.empty()) {
-    LODE_TRY_STATUS(write_text_file(file, json::dump(engine::as_json(receipt), 2) + "\n"));
-  }
+Status check_as_planned(std::string ledger, const Receipt& receipt) {
   if (receipt.as_planned()) return {};
   return Error{.code = Code::kBudgetViolated,
                .thing = std::move(ledger),
@@ -127,18 +172,29 @@ Status deliver(const std::string& file, std::string ledger, const Receipt& recei
                .hint = "a bug of lode: please report it with the JSON of --receipt"};
 }
 
+template <class Receipt>
+Status deliver(const std::string& file, std::string ledger, const Receipt& receipt) {
+  write_standard_error(fmt::format("\n{}", engine::as_text(receipt)));
+  if (!file.empty()) {
+    LODE_TRY_STATUS(write_text_file(file, json::dump(engine::as_json(receipt), 2) + "\n"));
+  }
+  return check_as_planned(std::move(ledger), receipt);
+}
+
 }  // namespace
 
 Result<LoadedModel> load_model(const ModelOptions& options, const engine::Settings& settings,
-                               const BeforeLoad& before) {
-  if (!options.receipt.empty()) LODE_TRY_STATUS(check_writable(options.receipt));
+                               const RankContext& context, const BeforeLoad& before) {
+  LODE_TRY_STATUS(check_hard_limit(options, context));
+  const bool speaks = context.speaks();
+  if (speaks && !options.receipt.empty()) LODE_TRY_STATUS(check_writable(options.receipt));
   LODE_TRY(const memory::HeldProbe probe, memory::HeldProbe::make());
   LODE_TRY(const memory::MachineMemory machine, memory::read_machine_memory());
   LODE_TRY(engine::Source source, engine::open_source(options.folder, settings.start.verification));
   LODE_TRY_STATUS(engine::open_tokenizer(source));
   malloc_trim(0);  // what reading the tokenizer took for a while
   LODE_TRY(engine::RunPlan plan, engine::plan_run(source, settings, machine));
-  if (!plan.budget.warning.empty())
+  if (speaks && !plan.budget.warning.empty())
     write_standard_error(fmt::format("lode: warning: {}\n", plan.budget.warning));
   LODE_TRY_STATUS(engine::check_fits(plan, source));
   if (settings.context_auto) {
@@ -147,13 +203,15 @@ Result<LoadedModel> load_model(const ModelOptions& options, const engine::Settin
   }
   if (before) LODE_TRY_STATUS(before(source, plan));
   if (options.hard_limit) LODE_TRY_STATUS(limit_hard(plan));
-  stop_on_interrupt();
+  if (context.rank_here() == 0) stop_on_interrupt();
   const memory::HeldProbe watched = plan.maps_weights() ? probe.with_mapped_files() : probe;
-  return start(std::move(source), std::move(plan), options, watched);
+  return start(std::move(source), std::move(plan), options, context, watched);
 }
 
-Status deliver_receipt(const std::string& file, const engine::Receipt& receipt) {
-  return deliver(file, "ledger of this run", receipt);
+Status deliver_receipt(const std::string& file, const LoadedModel& loaded) {
+  const std::string ledger = "ledger of this run";
+  if (loaded.speaks) return deliver(file, ledger, loaded.receipt);
+  return check_as_planned(ledger, loaded.receipt);
 }
 
 Status deliver_receipt(const std::string& file, const engine::PrepareReceipt& receipt) {
@@ -165,6 +223,6 @@ void stop_on_interrupt() {
   std::signal(SIGTERM, on_interrupt);
 }
 
-bool interrupted() noexcept { return load_progress.cancel.load(); }
+bool interrupted() noexcept { return load_progress[0].cancel.load(); }
 
 }  // namespace lode::cli

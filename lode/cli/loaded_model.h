@@ -6,6 +6,7 @@
 
 #include "lode/base/result.h"
 #include "lode/cli/model_options.h"
+#include "lode/cli/rank_runs.h"
 #include "lode/engine/engine.h"
 #include "lode/engine/prepare_receipt.h"
 #include "lode/engine/receipt.h"
@@ -19,6 +20,7 @@ struct LoadedModel {
   engine::RunPlan plan;
   std::unique_ptr<engine::Engine> engine;
   engine::Receipt receipt;
+  bool speaks = true;  // of several ranks the first one
 };
 
 /// Looks at what will be run before a weight is read: the tokenizer is there if the folder has one.
@@ -26,15 +28,17 @@ struct LoadedModel {
 using BeforeLoad = std::function<Status(const engine::Source&, const engine::RunPlan&)>;
 
 /// Opens, plans, refuses or loads, with progress on standard error; from here on Ctrl-C stops the
-/// load cleanly, and is told by `interrupted()`; a second one ends the process.
+/// load cleanly, and is told by `interrupted()`; a second one ends the process. Of several ranks
+/// each calls it, and one prints.
 ///
 /// Errors: those of engine::open_source, plan_run, check_fits, `before`, Engine::start.
 Result<LoadedModel> load_model(const ModelOptions& options, const engine::Settings& settings,
-                               const BeforeLoad& before = nullptr);
+                               const RankContext& context, const BeforeLoad& before = nullptr);
 
-/// Prints the receipt on standard error, and writes the JSON to `file`, unless that is empty.
+/// Prints the receipt on standard error, and writes the JSON to `file`, unless that is empty; a
+/// rank that does not speak does neither.
 /// Errors: kIo, kNoSpace naming the file; kBudgetViolated where the ledger is not as planned.
-Status deliver_receipt(const std::string& file, const engine::Receipt& receipt);
+Status deliver_receipt(const std::string& file, const LoadedModel& loaded);
 Status deliver_receipt(const std::string& file, const engine::PrepareReceipt& receipt);
 
 /// From here on Ctrl-C is told by `interrupted()`, once; a second one ends the process.

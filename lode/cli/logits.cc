@@ -56,25 +56,26 @@ class Recorder final : public model::Observer {
   std::map<std::uint32_t, std::vector<std::int32_t>> routes_;
 };
 
-Status logits(const ModelOptions& model, const LogitsOptions& options) {
+Status logits(const ModelOptions& model, const LogitsOptions& options, const RankContext& context) {
   LODE_TRY(const std::string text, read_text_file(options.ids));
   LODE_TRY(const std::vector<std::int32_t> ids, parse_ids(text));
-  LODE_TRY(engine::Settings settings, settings_of(model));
+  LODE_TRY(engine::Settings settings, rank_settings(model, context));
   settings.logits_rows = static_cast<std::uint32_t>(ids.size());
   const auto check = [&ids](const engine::Source& source, const engine::RunPlan& plan) {
     return engine::check_prompt(ids, plan.context_tokens, source.spec.vocab);
   };
-  LODE_TRY(const LoadedModel loaded, load_model(model, settings, check));
+  LODE_TRY(const LoadedModel loaded, load_model(model, settings, context, check));
   const families::ModelSpec& spec = loaded.engine->source().spec;
   const std::span<float> values = loaded.engine->logits();
   Recorder recorder(spec);
   LODE_TRY_STATUS(loaded.engine->model().forward(ids, loaded.engine->cache(), model::Logits::kAll,
                                                  values, options.layers ? &recorder : nullptr));
+  if (!loaded.speaks) return deliver_receipt(model.receipt, loaded);
   std::vector<checkpoint::TensorToWrite> tensors = {
       {"logits", formats::Format::kF32, {ids.size(), spec.vocab}, std::as_bytes(values)}};
   recorder.append_to(tensors);
   LODE_TRY_STATUS(checkpoint::write_safetensors(options.out, tensors));
-  return deliver_receipt(model.receipt, loaded.receipt);
+  return deliver_receipt(model.receipt, loaded);
 }
 
 }  // namespace
@@ -87,6 +88,7 @@ void add_logits(Program& program) {
                   "  lode logits DIR --ids ids.json --out all.safetensors --layers\n");
   const auto model = add_model_options(command);
   add_load_options(command, model);
+  add_rank_options(command, model);
   const auto options = std::make_shared<LogitsOptions>();
   command->add_option("--ids", options->ids, "JSON list of token ids, or an object with \"ids\"")
       ->required();
@@ -95,7 +97,10 @@ void add_logits(Program& program) {
   command->add_flag("--layers", options->layers,
                     "Also hidden.<i> and router_topk_ids.<i> of every layer");
   command->callback([&program, model, options] {
-    program.chosen = [model, options] { return logits(*model, *options); };
+    program.chosen = [model, options] {
+      return on_ranks(
+          *model, [&](const RankContext& context) { return logits(*model, *options, context); });
+    };
   });
 }
 

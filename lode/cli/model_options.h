@@ -26,6 +26,10 @@ struct ModelOptions {
   bool start_is_named = false;    // one of the two
   std::string io = "auto";
   bool hard_limit = false;
+  std::uint32_t ranks = 1;
+  std::uint32_t redundant_experts = 0;
+  std::string placement = "linear";
+  std::uint32_t peer_timeout_seconds = 60;
   std::string receipt;   // a file, or empty
   std::string progress;  // "json", "text", "none"; empty: text on a terminal
 };

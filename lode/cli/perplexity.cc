@@ -79,13 +79,13 @@ Status perplexity(const ModelOptions& model, const PerplexityOptions& options) {
     LODE_TRY(ids, read_ids(*tokenizer, options));
     return engine::check_windows(shape_of(plan, options), plan.context_tokens, ids.size());
   };
-  LODE_TRY(const LoadedModel loaded, load_model(model, settings, check));
+  LODE_TRY(const LoadedModel loaded, load_model(model, settings, RankContext{}, check));
   const engine::PerplexityShape shape = shape_of(loaded.plan, options);
   LODE_TRY(const engine::Perplexity result,
            engine::measure_perplexity(loaded.engine->model(), loaded.engine->cache(), ids, shape,
                                       loaded.engine->logits(), show));
   print(result, shape, options.json);
-  return deliver_receipt(model.receipt, loaded.receipt);
+  return deliver_receipt(model.receipt, loaded);
 }
 
 }  // namespace

@@ -85,13 +85,16 @@ Result<engine::Request> make_request(const engine::Source& source, const engine:
 // Prints a text as it comes, until that fails or Ctrl-C is pressed.
 class Printer {
  public:
+  explicit Printer(bool speaks) : speaks_(speaks) {}
+
   bool print(std::string_view piece) {
-    if (status_) status_ = write_standard_output(piece);
+    if (speaks_ && status_) status_ = write_standard_output(piece);
     return status_.has_value() && !interrupted();
   }
   const Status& status() const { return status_; }
 
  private:
+  bool speaks_;  // of several ranks one does
   Status status_;
 };
 
@@ -99,8 +102,8 @@ double per_second(std::size_t count, std::uint64_t us) {
   return us == 0 ? 0.0 : static_cast<double>(count) * 1e6 / static_cast<double>(us);
 }
 
-Status run(const ModelOptions& model, const RunOptions& options) {
-  LODE_TRY(const engine::Settings settings, settings_of(model));
+Status run(const ModelOptions& model, const RunOptions& options, const RankContext& context) {
+  LODE_TRY(const engine::Settings settings, rank_settings(model, context));
   std::string prompt;
   engine::Request request;
   const auto check = [&](const engine::Source& source, const engine::RunPlan& plan) -> Status {
@@ -108,20 +111,22 @@ Status run(const ModelOptions& model, const RunOptions& options) {
     LODE_TRY(request, make_request(source, plan, options, prompt));
     return {};
   };
-  LODE_TRY(const LoadedModel loaded, load_model(model, settings, check));
-  Printer printer;
+  LODE_TRY(const LoadedModel loaded, load_model(model, settings, context, check));
+  Printer printer(loaded.speaks);
   printer.print(prompt);
   LODE_TRY(const engine::Generation result,
            loaded.engine->generate(request,
                                    [&](std::string_view piece) { return printer.print(piece); }));
   LODE_TRY_STATUS(printer.status());
-  fmt::print("\n");
-  write_standard_error(
-      fmt::format("\nprompt {} tokens, {:.1f}/s; text {} tokens, {:.1f}/s; ended by {}\n",
-                  request.prompt_ids.size(),
-                  per_second(request.prompt_ids.size(), result.prompt_us), result.ids.size(),
-                  per_second(result.ids.size(), result.decode_us), engine::name(result.finish)));
-  LODE_TRY_STATUS(deliver_receipt(model.receipt, loaded.receipt));
+  printer.print("\n");
+  LODE_TRY_STATUS(printer.status());
+  if (loaded.speaks)
+    write_standard_error(
+        fmt::format("\nprompt {} tokens, {:.1f}/s; text {} tokens, {:.1f}/s; ended by {}\n",
+                    request.prompt_ids.size(),
+                    per_second(request.prompt_ids.size(), result.prompt_us), result.ids.size(),
+                    per_second(result.ids.size(), result.decode_us), engine::name(result.finish)));
+  LODE_TRY_STATUS(deliver_receipt(model.receipt, loaded));
   if (result.finish != engine::Finish::kCancelled) return {};
   return Error{.code = Code::kInterrupted, .thing = "run", .found = "interrupted"};
 }
@@ -150,6 +155,7 @@ void add_run(Program& program) {
       "  lode run DIR --prompt-file story.txt --greedy --compute exact\n");
   const auto model = add_model_options(command);
   add_load_options(command, model);
+  add_rank_options(command, model);
   const auto options = std::make_shared<RunOptions>();
   CLI::Option* const prompt =
       command->add_option("-p,--prompt", options->prompt, "Text to continue");
@@ -161,7 +167,10 @@ void add_run(Program& program) {
   command->add_flag("--ignore-end", options->ignore_end, "Go on after the model's end token");
   add_sampling_options(command, options);
   command->callback([&program, model, options] {
-    program.chosen = [model, options] { return run(*model, *options); };
+    program.chosen = [model, options] {
+      return on_ranks(*model,
+                      [&](const RankContext& context) { return run(*model, *options, context); });
+    };
   });
 }
 

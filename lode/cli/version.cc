@@ -2,6 +2,7 @@
 
 #include "lode/base/fmt.h"
 #include "lode/cli/program.h"
+#include "lode/comm/mpi_group.h"
 #include "lode/families/family.h"
 #include "lode/kernels/kernel_table.h"
 
@@ -21,6 +22,7 @@ Status print_version() {
     families += fmt::format(" {}", family->model_type);
   }
   fmt::print("families{}\n", families);
+  fmt::print("ranks threads{}\n", comm::mpi_built_in() ? " MPI" : "");
   return {};
 }
 

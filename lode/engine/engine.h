@@ -15,6 +15,7 @@
 #include "lode/loader/weight_set.h"
 #include "lode/memory/ledger.h"
 #include "lode/model/model.h"
+#include "lode/moe/expert_places.h"
 #include "lode/parallel/thread_pool.h"
 #include "lode/tensor/tensor.h"
 
@@ -30,12 +31,17 @@ class Engine {
 
   /// Carries out `plan` of `source`: reserves, loads, makes room to work.
   ///
+  /// Where experts are spread over ranks it is a collective of `group`, which must outlive the
+  /// engine: all ranks start, or all get the error of the first one that cannot.
+  ///
   /// Errors: kOverBudget from the ledger, before any weight is read where the plan does not fit;
   ///         those of open_tokenizer, before any weight is read, and of loader::execute;
-  ///         kInterrupted where `progress` was told to stop. Nothing is held then.
+  ///         kInterrupted where `progress` was told to stop; those of check_same and of
+  ///         comm::Group. Nothing is held then.
   static Result<std::unique_ptr<Engine>> start(Source source, const RunPlan& plan,
                                                memory::Ledger& ledger,
-                                               loader::Progress* progress = nullptr);
+                                               loader::Progress* progress = nullptr,
+                                               comm::Group* group = nullptr);
 
   const Source& source() const noexcept { return source_; }
   model::Model& model() noexcept { return *model_; }
@@ -50,10 +56,12 @@ class Engine {
   /// Errors: kInvalidSource where the folder has no tokenizer.json.
   Result<const text::Tokenizer*> tokenizer() const { return tokenizer_of(source_); }
 
-  /// Continues a text. Errors: those of engine::generate and `tokenizer`.
+  /// Continues a text; all ranks do, with the same request.
+  /// Errors: those of engine::generate and `tokenizer`.
   Result<Generation> generate(const Request& request, const OnText& on_text);
 
  private:
+  Status begin(const RunPlan& plan, memory::Ledger& ledger, loader::Progress* progress);
   Status make_workplace(const RunPlan& plan, memory::Ledger& ledger);
 
   Source source_;
@@ -62,6 +70,7 @@ class Engine {
   memory::Reservation sampler_;
   loader::WeightSet weights_;
   parallel::ThreadPool pool_;
+  std::unique_ptr<moe::ExpertPlaces> places_;  // of more ranks than one
   std::optional<model::Model> model_;
   std::optional<model::KvCache> cache_;
   tensor::Tensor logits_;

@@ -65,6 +65,17 @@ std::optional<Finish> finished(const Workplace& place, const Request& request, c
   return std::nullopt;
 }
 
+// All ranks draw the same tokens, so they end alike, but that each may be told to stop by itself.
+Result<std::optional<Finish>> agreed(const Workplace& place, std::optional<Finish> own) {
+  if (place.group == nullptr) return own;
+  const std::uint8_t mine = own == Finish::kCancelled ? 1 : 0;
+  std::vector<std::uint8_t> cancelled(place.group->size());
+  LODE_TRY_STATUS(place.group->all_gather(std::as_bytes(std::span(&mine, 1)),
+                                          std::as_writable_bytes(std::span(cancelled))));
+  const bool any = std::find(cancelled.begin(), cancelled.end(), 1) != cancelled.end();
+  return any ? Finish::kCancelled : own;
+}
+
 }  // namespace
 
 Status check_prompt(std::span<const std::int32_t> ids, std::uint64_t free_tokens,
@@ -114,7 +125,8 @@ Result<Generation> generate(const Workplace& place, const Request& request, cons
     LODE_TRY(const std::int32_t id, sampler.sample(place.logits, history));
     result.ids.push_back(id);
     if (!ends(request, id)) text.push(id);
-    if (const auto finish = finished(place, request, text, result)) {
+    LODE_TRY(const auto finish, agreed(place, finished(place, request, text, result)));
+    if (finish) {
       result.finish = *finish;
       break;
     }

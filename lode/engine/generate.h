@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lode/base/result.h"
+#include "lode/comm/group.h"
 #include "lode/engine/sampler.h"
 #include "lode/model/model.h"
 #include "lode/text/tokenizer.h"
@@ -46,6 +47,7 @@ struct Workplace {
   model::KvCache* cache = nullptr;
   const text::Tokenizer* tokenizer = nullptr;
   std::span<float> logits;
+  comm::Group* group = nullptr;  // of more ranks than one: they end together
 };
 
 /// Whether `ids` can be a prompt where the cache has room for `free_tokens`.
@@ -59,7 +61,8 @@ using OnText = std::function<bool(std::string_view)>;
 /// Continues the text of `request` in a cache that is empty or holds what came before it.
 ///
 /// Errors: kUsage for an empty prompt, one that the cache cannot hold, a token beyond the
-/// vocabulary or a sampling parameter out of its range; kOther where the logits are not finite.
+/// vocabulary or a sampling parameter out of its range; kOther where the logits are not finite;
+/// those of comm::Group.
 Result<Generation> generate(const Workplace& place, const Request& request, const OnText& on_text);
 
 }  // namespace lode::engine

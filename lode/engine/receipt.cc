@@ -46,6 +46,33 @@ std::string kernel_text(const Receipt& receipt) {
   return text;
 }
 
+json::Value as_json(const std::vector<RankFigures>& ranks) {
+  json::Array list;
+  for (const RankFigures& rank : ranks) {
+    list.push_back(json::object({{"planned_peak_bytes", rank.planned_peak_bytes},
+                                 {"peak_bytes", rank.peak_bytes},
+                                 {"weight_bytes", rank.weight_bytes},
+                                 {"expert_records", rank.expert_records},
+                                 {"expert_bytes", rank.expert_bytes},
+                                 {"read_bytes", rank.read_bytes},
+                                 {"as_planned", rank.as_planned == 1}}));
+  }
+  return list;
+}
+
+std::string ranks_text(const Receipt& receipt) {
+  std::string text;
+  std::uint64_t peak_bytes = 0;
+  for (std::size_t rank = 0; rank < receipt.ranks.size(); ++rank) {
+    const RankFigures& figures = receipt.ranks[rank];
+    peak_bytes += figures.peak_bytes;
+    text += line(fmt::format("rank {}: peak in its ledger", rank), figures.peak_bytes);
+    text += line(fmt::format("  {} expert records", figures.expert_records), figures.expert_bytes);
+    text += line("  read of the files", figures.read_bytes);
+  }
+  return text.empty() ? text : text + line("peaks of all ranks", peak_bytes);
+}
+
 // The rate only where files were read for it: who maps them reads nothing yet.
 std::string load_text(const Receipt& receipt) {
   const double seconds = static_cast<double>(receipt.load_us) / 1e6;
@@ -71,6 +98,9 @@ RunLabel label_of(const RunPlan& plan, const Source& source) {
           .chunk_tokens = plan.model.chunk_tokens,
           .load_threads = plan.is_prepared ? start.threads : plan.load.policy.workers,
           .logits_rows = plan.logits_rows,
+          .ranks = plan.settings.ranks.ranks,
+          .rank = plan.settings.ranks.rank,
+          .redundant_experts = plan.settings.ranks.redundant_experts,
           .compute = exact ? "exact" : "fast",
           .kv_dtype = f32 ? "f32" : "f16",
           .dense = std::string(loader::name(plan.load.policy.dense)),
@@ -87,12 +117,36 @@ json::Value as_json(const RunLabel& label) {
                        {"chunk_tokens", std::int64_t{label.chunk_tokens}},
                        {"load_threads", std::int64_t{label.load_threads}},
                        {"logits_rows", std::int64_t{label.logits_rows}},
+                       {"ranks", std::int64_t{label.ranks}},
+                       {"rank", std::int64_t{label.rank}},
+                       {"redundant_experts", std::int64_t{label.redundant_experts}},
                        {"compute", label.compute},
                        {"kv_dtype", label.kv_dtype},
                        {"dense", label.dense},
                        {"start", or_null(label.start)},
                        {"verify", or_null(label.verify)},
                        {"io", or_null(label.io)}});
+}
+
+RankFigures figures_of(const Receipt& receipt, const RunPlan& plan, std::uint64_t read_bytes) {
+  RankFigures figures{.planned_peak_bytes = receipt.planned_peak_bytes,
+                      .peak_bytes = receipt.peak_bytes,
+                      .weight_bytes = receipt.weight_bytes,
+                      .read_bytes = read_bytes,
+                      .as_planned = receipt.as_planned() ? 1U : 0U};
+  for (const loader::StagePlan& stage : plan.load.stages) {
+    if (!stage.bank) continue;
+    figures.expert_records += stage.bank->num_experts;
+    figures.expert_bytes += stage.bank->bytes();
+  }
+  return figures;
+}
+
+Result<std::vector<RankFigures>> gather_figures(comm::Group& group, const RankFigures& own) {
+  std::vector<RankFigures> all(group.size());
+  LODE_TRY_STATUS(
+      group.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(all))));
+  return all;
 }
 
 Receipt make_receipt(const RunPlan& plan, const Source& source, const memory::Ledger& ledger) {
@@ -125,7 +179,8 @@ json::Value as_json(const Receipt& receipt) {
                        {"as_planned", receipt.as_planned()},
                        {"planned", as_json(receipt.planned)},
                        {"actual", as_json(receipt.actual)},
-                       {"kernel", as_json(receipt.kernel)}});
+                       {"kernel", as_json(receipt.kernel)},
+                       {"ranks", as_json(receipt.ranks)}});
 }
 
 std::string as_text(const Receipt& receipt) {
@@ -138,6 +193,7 @@ std::string as_text(const Receipt& receipt) {
   text += kernel_text(receipt);
   text +=
       fmt::format("  {:<37}{:>16}\n", "ledger equals plan", receipt.as_planned() ? "yes" : "NO");
+  text += ranks_text(receipt);
   text += load_text(receipt);
   if (!receipt.io.empty()) text += fmt::format("  {:<37}{}\n", "read by", receipt.io);
   return text;

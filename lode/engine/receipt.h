@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lode/base/result.h"
+#include "lode/comm/group.h"
 #include "lode/engine/run_plan.h"
 #include "lode/engine/source.h"
 #include "lode/json/json.h"
@@ -27,6 +28,21 @@ struct KernelFigures {
   std::optional<std::uint64_t> source_cache_bytes{};
 };
 
+/// What one rank of several holds and has read. All ranks know it of all.
+struct RankFigures {
+  std::uint64_t planned_peak_bytes = 0;
+  std::uint64_t peak_bytes = 0;  // of its ledger
+  std::uint64_t weight_bytes = 0;
+  std::uint64_t expert_records = 0;  // of all layers
+  std::uint64_t expert_bytes = 0;    // of these records
+  std::uint64_t read_bytes = 0;      // of the checkpoint's files
+  std::uint64_t as_planned = 0;      // 1: its ledger is its plan
+};
+
+/// Collects them. Collective.
+/// Errors: those of comm::Group.
+Result<std::vector<RankFigures>> gather_figures(comm::Group& group, const RankFigures& own);
+
 /// What a run was asked to be: plans and receipts with other answers cannot agree.
 struct RunLabel {
   std::string model;  // the folder's name
@@ -36,6 +52,9 @@ struct RunLabel {
   std::uint32_t chunk_tokens = 0;
   std::uint32_t load_threads = 0;
   std::uint32_t logits_rows = 0;
+  std::uint32_t ranks = 1;
+  std::uint32_t rank = 0;
+  std::uint32_t redundant_experts = 0;
   std::string compute;   // "exact", "fast"
   std::string kv_dtype;  // "f32", "f16"
   std::string dense;     // "as-stored", "int8"
@@ -61,10 +80,14 @@ struct Receipt {
   std::vector<memory::StageUse> planned;
   std::vector<memory::StageUse> actual;
   KernelFigures kernel;
+  std::vector<RankFigures> ranks{};  // of more ranks than one, this one among them
 
   /// Whether the ledger recorded what the plan said, byte for byte.
   bool as_planned() const { return planned == actual; }
 };
+
+/// This rank's own, where `read_bytes` were read for its weights.
+RankFigures figures_of(const Receipt& receipt, const RunPlan& plan, std::uint64_t read_bytes);
 
 Receipt make_receipt(const RunPlan& plan, const Source& source, const memory::Ledger& ledger);
 

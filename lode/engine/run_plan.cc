@@ -1,11 +1,14 @@
 #include "lode/engine/run_plan.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "lode/base/bytes.h"
 #include "lode/base/fmt.h"
 #include "lode/engine/sampler.h"
 #include "lode/memory/buffer.h"
+#include "lode/moe/expert_places.h"
 #include "lode/parallel/hardware_threads.h"
 
 namespace lode::engine {
@@ -89,12 +92,16 @@ Result<std::uint32_t> context_of(const Source& source, const Settings& settings)
                .found = fmt::format("{}", settings.context_tokens)};
 }
 
-model::ModelOptions model_options(const Settings& settings, std::uint32_t context_tokens) {
+model::ModelOptions model_options(const RunPlan& plan, std::uint32_t context_tokens) {
+  const Settings& settings = plan.settings;
   const bool exact = settings.mode == ops::Mode::kExact;
   const auto default_kv = exact ? ops::KvFormat::kF32 : ops::KvFormat::kF16;
   return {.mode = settings.mode,
           .kv_format = settings.kv_format.value_or(default_kv),
-          .chunk_tokens = std::clamp(settings.chunk_tokens, 1U, context_tokens)};
+          .chunk_tokens = std::clamp(settings.chunk_tokens, 1U, context_tokens),
+          .num_ranks = settings.ranks.ranks,
+          .rank_slots =
+              plan.maps.empty() ? 0 : static_cast<std::uint32_t>(plan.maps[0].slots_per_rank())};
 }
 
 // A prepared checkpoint holds what it was prepared with; a setting that contradicts it is refused.
@@ -110,10 +117,24 @@ Status check_dense(const prepared::Checkpoint& checkpoint, const Settings& setti
       .hint = fmt::format("prepare another one: lode prepare DIR OUT --dense {}", wanted)};
 }
 
-Result<loader::LoadPlan> load_plan_of(const Source& source, const Settings& settings) {
+// All ranks map the same file and each uses its experts: nothing is copied. Read into memory, each
+// would hold all of them.
+Status check_ranks(const Settings& settings) {
+  if (settings.ranks.ranks == 1 || settings.start.start == prepared::Start::kMap) return {};
+  return Error{.code = Code::kUnsupported,
+               .thing = "several ranks of a prepared checkpoint",
+               .wanted = "--start map",
+               .found = fmt::format("--start {}", prepared::name(settings.start.start)),
+               .hint = "run the folder that it was prepared from"};
+}
+
+Result<loader::LoadPlan> load_plan_of(const Source& source, const RunPlan& made) {
+  const Settings& settings = made.settings;
   if (!source.prepared) {
-    return loader::plan_load(source.binding, source.spec, source.index, settings.load);
+    return loader::plan_load(source.binding, source.spec, source.index, settings.load,
+                             slots_of(made.maps, settings.ranks.rank));
   }
+  LODE_TRY_STATUS(check_ranks(settings));
   LODE_TRY_STATUS(check_dense(*source.prepared, settings));
   loader::LoadPlan plan = prepared::load_plan(*source.prepared, settings.start);
   plan.policy.io = settings.load.io;
@@ -125,7 +146,10 @@ Result<loader::LoadPlan> load_plan_of(const Source& source, const Settings& sett
 std::uint64_t program_bytes(const RunPlan& plan) {
   const bool sums =
       plan.is_prepared && plan.settings.start.verification != prepared::Verification::kNone;
-  return kProgramBytes + plan.threads * kThreadBytes + (sums ? kSumsBytes : 0);
+  const RankSettings& ranks = plan.settings.ranks;
+  const bool shared = ranks.one_process && ranks.rank != ranks.first_here;
+  const std::uint64_t mpi = ranks.ranks > 1 && !ranks.one_process ? kMpiBytes : 0;
+  return (shared ? 0 : kProgramBytes) + mpi + plan.threads * kThreadBytes + (sums ? kSumsBytes : 0);
 }
 
 void take_largest_context(RunPlan& plan, const Source& source) {
@@ -133,7 +157,7 @@ void take_largest_context(RunPlan& plan, const Source& source) {
   plan.no_context_fits = largest == 0;
   plan.context_tokens =
       plan.no_context_fits ? std::min(source.spec.max_positions, kSmallContext) : largest;
-  plan.model = model_options(plan.settings, plan.context_tokens);
+  plan.model = model_options(plan, plan.context_tokens);
 }
 
 // Of the stage with the peak, the tag that takes most.
@@ -156,12 +180,72 @@ std::string settings_that_fit(const RunPlan& plan, const Source& source) {
           fmt::format("{} fits (saves {})", change.setting, human_bytes(change.saved_bytes)));
     }
   }
-  const std::uint64_t peak = plan.peak_bytes();
+  const std::uint64_t peak = plan.peak_bytes() + plan.other_ranks_bytes;
   if (memory::decide_budget(plan.machine, peak).limit_bytes >= peak) {
     fitting.push_back(fmt::format("--memory {} fits", peak));
   }
   if (!fitting.empty()) return fmt::format("{}", fmt::join(fitting, "; "));
   return "no setting of --memory or --ctx fits into what this machine has available";
+}
+
+std::uint32_t default_threads(const RankSettings& ranks) {
+  const auto threads = static_cast<std::uint32_t>(parallel::hardware_threads());
+  return std::max(1U, threads / ranks.ranks_here);
+}
+
+Result<RunPlan> plan_one_rank(const Source& source, const Settings& settings,
+                              const memory::MachineMemory& machine) {
+  RunPlan plan;
+  plan.settings = settings;
+  plan.machine = machine;
+  plan.budget = memory::decide_budget(machine, settings.memory_bytes);
+  LODE_TRY(plan.context_tokens, context_of(source, settings));
+  plan.threads = settings.threads != 0 ? settings.threads : default_threads(settings.ranks);
+  plan.logits_rows = std::max(settings.logits_rows, 1U);
+  LODE_TRY(plan.maps, expert_maps(source.spec, settings.ranks));
+  plan.model = model_options(plan, plan.context_tokens);
+  if (source.prepared) {
+    prepared::Start& start = plan.settings.start.start;
+    start = prepared::possible_start(*source.prepared, start);
+  }
+  LODE_TRY(plan.load, load_plan_of(source, plan));
+  plan.is_prepared = source.prepared.has_value();
+  plan.program_bytes = program_bytes(plan);
+  plan.metadata_bytes = metadata_bytes(source) + plan.program_bytes + table_bytes(plan.maps);
+  plan.reading_bytes = reading_bytes(source);
+  if (settings.context_auto) take_largest_context(plan, source);
+  plan_stages(plan, source);
+  return plan;
+}
+
+// What the other ranks of this machine need. Those that hold as many experts need the same, so one
+// plan does for all of them.
+Result<std::uint64_t> peaks_of_others(const RunPlan& own, const Source& source) {
+  std::map<std::pair<std::size_t, bool>, std::uint64_t> peaks;  // by slots, and by the program's
+  std::uint64_t bytes = 0;
+  const RankSettings& ranks = own.settings.ranks;
+  for (std::uint32_t i = 0; i < ranks.ranks_here; ++i) {
+    const std::uint32_t rank = ranks.first_here + i;
+    if (rank == ranks.rank) continue;
+    const std::size_t slots = moe::experts_of_rank(own.maps[0], rank).size();
+    auto [peak, is_new] = peaks.try_emplace({slots, i == 0}, 0);
+    if (is_new) {
+      Settings settings = own.settings;
+      settings.ranks.rank = rank;
+      LODE_TRY(const RunPlan other, plan_one_rank(source, settings, own.machine));
+      peak->second = other.peak_bytes();
+    }
+    bytes += peak->second;
+  }
+  return bytes;
+}
+
+Status check_auto(const Settings& settings) {
+  if (!settings.context_auto || settings.ranks.ranks == 1) return {};
+  return Error{.code = Code::kUsage,
+               .thing = "--ctx",
+               .wanted = "a number of tokens, with several ranks",
+               .found = "auto"};
 }
 
 }  // namespace
@@ -182,26 +266,14 @@ std::uint64_t RunPlan::load_peak_bytes() const {
 
 Result<RunPlan> plan_run(const Source& source, const Settings& settings,
                          const memory::MachineMemory& machine) {
-  RunPlan plan;
-  plan.settings = settings;
-  plan.machine = machine;
-  plan.budget = memory::decide_budget(machine, settings.memory_bytes);
-  LODE_TRY(plan.context_tokens, context_of(source, settings));
-  plan.threads = settings.threads != 0 ? settings.threads
-                                       : static_cast<std::uint32_t>(parallel::hardware_threads());
-  plan.logits_rows = std::max(settings.logits_rows, 1U);
-  plan.model = model_options(settings, plan.context_tokens);
-  if (source.prepared) {
-    prepared::Start& start = plan.settings.start.start;
-    start = prepared::possible_start(*source.prepared, start);
-  }
-  LODE_TRY(plan.load, load_plan_of(source, plan.settings));
-  plan.is_prepared = source.prepared.has_value();
-  plan.program_bytes = program_bytes(plan);
-  plan.metadata_bytes = metadata_bytes(source) + plan.program_bytes;
-  plan.reading_bytes = reading_bytes(source);
-  if (settings.context_auto) take_largest_context(plan, source);
-  plan_stages(plan, source);
+  LODE_TRY_STATUS(check_auto(settings));
+  LODE_TRY(RunPlan plan, plan_one_rank(source, settings, machine));
+  if (plan.maps.empty()) return plan;
+  LODE_TRY(plan.other_ranks_bytes, peaks_of_others(plan, source));
+  memory::Budget& budget = plan.budget;
+  budget.limit_bytes -= std::min(plan.other_ranks_bytes, budget.limit_bytes);
+  budget.source +=
+      fmt::format(", less {} of the other ranks here", human_bytes(plan.other_ranks_bytes));
   return plan;
 }
 
@@ -209,7 +281,7 @@ std::uint32_t largest_context(const RunPlan& plan, const Source& source) {
   const auto fits = [&](std::uint32_t context) {
     RunPlan other = plan;
     other.context_tokens = context;
-    other.model = model_options(plan.settings, context);
+    other.model = model_options(plan, context);
     plan_stages(other, source);
     return other.fits();
   };

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lode/base/result.h"
+#include "lode/engine/ranks.h"
 #include "lode/engine/source.h"
 #include "lode/loader/plan.h"
 #include "lode/memory/budget.h"
@@ -30,6 +31,7 @@ struct Settings {
   // and a load.dense that was named must be what it has.
   prepared::StartPolicy start{};
   bool dense_is_named = false;
+  RankSettings ranks{};
 };
 
 /// What one run will hold: the loader's schedule and all that comes after it, against a budget.
@@ -42,10 +44,12 @@ struct RunPlan {
   std::uint32_t logits_rows = 1;
   model::ModelOptions model;
   loader::LoadPlan load;
+  std::vector<placement::ExpertMap> maps;  // [layers]: which rank has which expert; of one: none
   bool is_prepared = false;  // the weights are what they are: no setting makes others of them
   // --ctx auto found none that fits: this plan is for a small one, and does not fit.
   bool no_context_fits = false;
 
+  std::uint64_t other_ranks_bytes = 0;   // that the other ranks of this machine need
   std::uint64_t program_bytes = 0;       // of the program itself, its compute threads included
   std::uint64_t metadata_bytes = 0;      // index, binding, tokenizer, and the program itself
   std::uint64_t reading_bytes = 0;       // of the tokenizer, for a while
@@ -71,9 +75,11 @@ inline constexpr std::uint64_t kThreadBytes = 32ULL << 10;
 inline constexpr std::uint64_t kSumsBytes = 3ULL << 20;
 
 /// Plans a run of `source` on this machine. Reads no weight. Exact once open_tokenizer has been
-/// called; before, what the tokenizer takes is bounded by the size of its file.
+/// called; before, what the tokenizer takes is bounded by the size of its file. Of several ranks on
+/// one machine it is the plan of one; its budget is what the others leave.
 ///
-/// Errors: kUsage for a setting that the model cannot take; those of loader::plan_load.
+/// Errors: kUsage for a setting that the model cannot take; kUnsupported for ranks of a prepared
+///         checkpoint that is not mapped; those of loader::plan_load.
 Result<RunPlan> plan_run(const Source& source, const Settings& settings,
                          const memory::MachineMemory& machine);
 

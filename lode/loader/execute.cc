@@ -53,6 +53,7 @@ Result<WeightSet> Load::run() const {
   LODE_TRY_STATUS(plan.check_fits(ledger));
   const StageGuard guard(ledger);
   progress.finished_bytes.store(0, std::memory_order_relaxed);
+  progress.read_bytes.store(0, std::memory_order_relaxed);
   progress.total_bytes.store(plan.weight_bytes(), std::memory_order_relaxed);
   WeightSetBuilder builder(plan);
   std::optional<Transient> transient;

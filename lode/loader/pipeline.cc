@@ -104,6 +104,7 @@ void Pipeline::submit(std::size_t idx) {
   reads_under_way_ += slot.reads_to_come;
   for (const SlotRead& read : slot.load.reads) {
     const Extent& extent = read.extent;
+    progress_.read_bytes.fetch_add(extent.count * extent.bytes, std::memory_order_relaxed);
     for (std::uint64_t run = 0; run < extent.count; ++run) {
       engine_.submit({extent.shard, extent.offset_bytes + run * extent.stride_bytes,
                       slot.bytes.subspan(read.slot_offset_bytes + run * extent.bytes, extent.bytes),

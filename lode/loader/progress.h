@@ -11,6 +11,7 @@ namespace lode::loader {
 /// whenever. A signal handler may set `cancel`.
 struct Progress {
   std::atomic<std::uint64_t> finished_bytes = 0;  // of the slabs, padding included
+  std::atomic<std::uint64_t> read_bytes = 0;      // of the files, as asked for
   std::atomic<std::uint64_t> total_bytes = 0;     // LoadPlan::weight_bytes(); what a stream gives
   std::atomic<std::uint32_t> stage_idx = 0;   // LoadPlan::stages[stage_idx].name; or its size: seal
   std::atomic<bool> cancel = false;           // stop: the user said so

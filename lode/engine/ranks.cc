@@ -1,0 +1,89 @@
+#include "lode/engine/ranks.h"
+
+#include <algorithm>
+
+#include "lode/base/fmt.h"
+#include "lode/io/checksum.h"
+#include "lode/moe/expert_places.h"
+
+namespace lode::engine {
+namespace {
+
+Error no_experts(std::uint32_t ranks) {
+  return {.code = Code::kUsage,
+          .thing = "--ranks",
+          .wanted = "1, as this model has no routed experts",
+          .found = fmt::format("{}", ranks)};
+}
+
+Result<placement::ExpertMap> map_of(const families::RouterSpec& router,
+                                    const RankSettings& settings) {
+  if (settings.redundant_experts == 0) {
+    return placement::dealt_map(router.num_experts, settings.ranks, settings.order);
+  }
+  const std::size_t slots = std::size_t{router.num_experts} + settings.redundant_experts;
+  return placement::initial_map(router.num_experts, slots, settings.ranks);
+}
+
+}  // namespace
+
+RankSettings settings_of(const comm::Group& group, bool one_process) {
+  RankSettings settings{.ranks = static_cast<std::uint32_t>(group.size()),
+                        .rank = static_cast<std::uint32_t>(group.rank()),
+                        .ranks_here = 0,
+                        .one_process = one_process};
+  const std::size_t node = group.node_of(group.rank());
+  for (std::uint32_t rank = 0; rank < settings.ranks; ++rank) {
+    if (group.node_of(rank) != node) continue;
+    if (settings.ranks_here++ == 0) settings.first_here = rank;
+  }
+  return settings;
+}
+
+Result<std::vector<placement::ExpertMap>> expert_maps(const families::ModelSpec& spec,
+                                                      const RankSettings& settings) {
+  if (settings.ranks == 1) return std::vector<placement::ExpertMap>{};
+  if (spec.router.num_experts == 0) return no_experts(settings.ranks);
+  if (settings.order == placement::Order::kRoundRobin) {
+    const auto refusal = placement::round_robin_refusal(
+        {.expert_groups = spec.router.num_groups, .redundant_experts = settings.redundant_experts});
+    if (refusal) {
+      return Error{.code = Code::kUsage, .thing = "--placement round-robin", .found = *refusal};
+    }
+  }
+  LODE_TRY(const placement::ExpertMap map, map_of(spec.router, settings));
+  return std::vector<placement::ExpertMap>(spec.num_layers, map);
+}
+
+loader::ExpertSlots slots_of(const std::vector<placement::ExpertMap>& maps, std::size_t rank) {
+  loader::ExpertSlots slots;
+  for (const placement::ExpertMap& map : maps) slots.push_back(moe::experts_of_rank(map, rank));
+  return slots;
+}
+
+std::uint64_t table_bytes(const std::vector<placement::ExpertMap>& maps) {
+  std::uint64_t bytes = 0;
+  for (const placement::ExpertMap& map : maps) {
+    const std::uint64_t nearest = (map.experts() + 1 + map.filled_slots()) * sizeof(std::int32_t);
+    bytes += map.table_bytes() + nearest;
+  }
+  return bytes;
+}
+
+Status check_same(comm::Group& group, std::string_view description) {
+  const std::uint32_t mine = io::crc32c(std::as_bytes(std::span(description)));
+  std::vector<std::uint32_t> sums(group.size());
+  LODE_TRY_STATUS(group.all_gather(std::as_bytes(std::span(&mine, 1)),
+                                   std::as_writable_bytes(std::span(sums))));
+  const auto other = std::find_if(sums.begin(), sums.end(),
+                                  [&](std::uint32_t sum) { return sum != sums.front(); });
+  if (other == sums.end()) return {};
+  return Error{.code = Code::kInvalidSource,
+               .thing = fmt::format("rank {}", other - sums.begin()),
+               .wanted = "the checkpoint and the settings of rank 0",
+               .found = "others",
+               .where = fmt::format("rank {}: {}", group.rank(), description),
+               .hint = "start all ranks with the same files and flags"};
+}
+
+}  // namespace lode::engine

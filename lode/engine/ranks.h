@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "lode/base/result.h"
+#include "lode/comm/group.h"
+#include "lode/families/model_spec.h"
+#include "lode/loader/plan.h"
+#include "lode/placement/expert_map.h"
+#include "lode/placement/linear_placement.h"
+
+namespace lode::engine {
+
+/// How a run spreads a model's experts over ranks; everything else each rank has for itself. One
+/// rank: not at all.
+struct RankSettings {
+  std::uint32_t ranks = 1;
+  std::uint32_t rank = 0;
+  // The ranks of this machine, consecutive ones, which share its memory and its processors.
+  std::uint32_t first_here = 0;
+  std::uint32_t ranks_here = 1;
+  bool one_process = true;  // those are threads of one process
+  std::uint32_t redundant_experts = 0;
+  placement::Order order = placement::Order::kLinear;  // of experts without replicas
+};
+
+/// Bytes that MPI takes in each process.
+inline constexpr std::uint64_t kMpiBytes = 6ULL << 20;
+
+/// The settings of this rank of a group.
+RankSettings settings_of(const comm::Group& group, bool one_process);
+
+/// Where the experts of each layer lie to begin with; empty for one rank.
+///
+/// Errors: kUsage for experts that do not divide by ranks with their replicas, for a round robin
+///         that cannot be had, and for a model without experts.
+Result<std::vector<placement::ExpertMap>> expert_maps(const families::ModelSpec& spec,
+                                                      const RankSettings& settings);
+
+/// The experts that `rank` loads, layer by layer; none listed where there are no maps, which is
+/// all.
+loader::ExpertSlots slots_of(const std::vector<placement::ExpertMap>& maps, std::size_t rank);
+
+/// Bytes of the tables of all layers, those for the choice of replicas included.
+std::uint64_t table_bytes(const std::vector<placement::ExpertMap>& maps);
+
+/// Whether all ranks run the same thing, which `description` says. Collective.
+/// Errors: kInvalidSource naming the first rank that differs; those of comm::Group.
+Status check_same(comm::Group& group, std::string_view description);
+
+}  // namespace lode::engine

@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# Experts over ranks: threads of one process, and processes of mpirun where there is one. The same logits, bit by bit,
+# and the same text as one rank gives; each rank reads its own experts; what cannot be ends every rank with one error.
+set -euo pipefail
+story=$(cd "$(dirname "$0")/../../models" && ls -d "$PWD"/story* | head -n 1)
+cd "$(mktemp -d)"
+trap 'rm -rf "$PWD"' EXIT
+
+quietly() { "$@" >log 2>&1 || { echo "failed: $*"; cat log; exit 1; }; }
+fails() {  # status command...
+  local wanted=$1 status=0
+  shift
+  timeout 60 "$@" >out 2>log || status=$?
+  [ "$status" = "$wanted" ] || { echo "exit status $status, not $wanted: $*"; cat log; exit 1; }
+}
+seq -s, 3 41 | sed 's/^/[/;s/$/]/' >ids.json
+logits() { quietly "$LODE" logits "$1" --ids ids.json --out "$2" --compute "$compute" --chunk 16 --memory 512MiB "${@:3}"; }
+
+"$LODE_SYNTH" --preset tiny --hidden 128 --intermediate 96 --format nvfp4 --vocab 512 --out nvfp4 >/dev/null
+"$LODE_SYNTH" --preset tiny-gpt-oss --hidden 128 --intermediate 128 --format mxfp4 --vocab 512 --out mxfp4 >/dev/null
+"$LODE_SYNTH" --preset tiny --hidden 128 --intermediate 128 --format fp8-block --vocab 512 --out fp8 >/dev/null
+for compute in exact fast; do
+  for model in nvfp4 mxfp4 fp8; do
+    logits "$model" "one-$model-$compute" --layers
+    for ranks in "2" "3" "8" "2 --redundant-experts 4" "4 --redundant-experts 8 -t 2"; do
+      # shellcheck disable=SC2086
+      logits "$model" several --layers --ranks $ranks
+      cmp several "one-$model-$compute" || { echo "other logits of $model over $ranks ranks"; exit 1; }
+    done
+  done
+done
+quietly "$LODE" prepare nvfp4 prepared
+compute=fast logits prepared several --layers --ranks 2
+cmp several one-nvfp4-fast
+
+# Each rank reads its experts and what all have, and together they hold what one holds, less nothing.
+compute=fast logits nvfp4 several --ranks 4 --receipt receipt.json
+compute=fast logits nvfp4 single --receipt single.json
+python3 - <<'PYTHON'
+import json
+receipt, single = json.load(open("receipt.json")), json.load(open("single.json"))
+ranks = receipt["ranks"]
+assert len(ranks) == 4 and all(rank["as_planned"] for rank in ranks), ranks
+assert len({rank["expert_records"] for rank in ranks}) == 1, ranks
+assert single["ranks"] == [] and receipt["run"]["ranks"] == 4, single["ranks"]
+records = sum(rank["expert_records"] for rank in ranks)
+weights = single["weight_bytes"]
+assert all(rank["weight_bytes"] < weights for rank in ranks), ranks
+whole = single["source_bytes"]
+assert all(rank["read_bytes"] < whole for rank in ranks), (ranks, whole)
+print("read of", whole, "bytes by each rank:", [rank["read_bytes"] for rank in ranks], "records", records)
+PYTHON
+
+text=(-p "Once upon" -n 12 --greedy --ignore-end --memory 512MiB)
+"$LODE" run "$story" "${text[@]}" >one 2>/dev/null
+"$LODE" run "$story" "${text[@]}" --ranks 3 >several 2>/dev/null
+cmp one several
+
+# One error, in the end of every rank.
+fails 2 "$LODE" run "$story" -p ab --ranks 2 --ctx auto
+fails 2 "$LODE" run "$story" -p ab --ranks 3 --redundant-experts 3
+fails 3 "$LODE" run "$story" -p ab --ranks 4 --memory 24MiB
+[ "$(grep -c '^lode: this run' log)" = 1 ] || { cat log; exit 1; }
+grep -q -- '--memory [0-9]* fits' log || { cat log; exit 1; }
+memory=$(sed -n 's/.*--memory \([0-9]*\) fits.*/\1/p' log)
+"$LODE" run "$story" -p ab -n 3 --ranks 4 --memory "$memory" >/dev/null 2>log || { cat log; exit 1; }
+
+if ! command -v mpirun >/dev/null || ! "$LODE" version 2>/dev/null | grep -q MPI; then
+  echo "MPI IS NOT INSTALLED HERE: threads as ranks only"
+  exit 0
+fi
+mpi=(mpirun --allow-run-as-root --oversubscribe -n)
+for ranks in 2 4; do
+  quietly "${mpi[@]}" $ranks "$LODE" logits nvfp4 --ids ids.json --out several --compute fast --chunk 16 --memory 512MiB --layers -t 1
+  cmp several one-nvfp4-fast || { echo "other logits over $ranks processes"; exit 1; }
+done
+"${mpi[@]}" 2 "$LODE" run "$story" "${text[@]}" -t 1 >several 2>/dev/null
+cmp one several
+export STORY=$story
+# Different settings.
+cat >differ.sh <<'SH'
+#!/bin/sh
+[ "$OMPI_COMM_WORLD_RANK" = 1 ] && exec "$LODE" run "$STORY" -p ab -t 1 --chunk 7
+exec "$LODE" run "$STORY" -p ab -t 1
+SH
+chmod +x differ.sh
+fails 4 "${mpi[@]}" 2 ./differ.sh
+[ "$(grep -c '^lode: ' log)" = 1 ] || { cat log; exit 1; }
+# A rank that is lost ends the others.
+cat >lost.sh <<'SH'
+#!/bin/sh
+[ "$OMPI_COMM_WORLD_RANK" = 1 ] && exec timeout -s KILL 1 "$LODE" bench "$STORY" -p 0 -n 100 -r 10000 -t 1
+exec "$LODE" bench "$STORY" -p 0 -n 100 -r 10000 -t 1
+SH
+chmod +x lost.sh
+status=0
+timeout 60 "${mpi[@]}" 2 ./lost.sh >out 2>log || status=$?
+if [ "$status" != 137 ] && [ "$status" != 13 ]; then echo "a lost rank was not noticed: $status"; cat log; exit 1; fi
+echo "ranks agree"
