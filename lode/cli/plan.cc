@@ -7,6 +7,7 @@
 #include "lode/cli/plan_target.h"
 #include "lode/cli/plan_view.h"
 #include "lode/cli/program.h"
+#include "lode/cli/rank_runs.h"
 #include "lode/cli/stage_chart.h"
 #include "lode/cli/target_options.h"
 #include "lode/cli/text_file.h"
@@ -87,9 +88,10 @@ std::optional<std::uint64_t> disk_free(const std::filesystem::path& folder) {
   return std::uint64_t{space.available};
 }
 
-Result<Planned> make_plan(const ModelOptions& options, const std::string& available) {
-  LODE_TRY(const engine::Settings settings, settings_of(options));
-  LODE_TRY(const memory::MachineMemory machine, machine_to_plan_for(available));
+Result<Planned> make_plan(const ModelOptions& options, const PlanOptions& how) {
+  LODE_TRY(engine::Settings settings, settings_of(options));
+  LODE_TRY(settings.ranks, planned_rank(options, how.target.ranks, how.target.rank));
+  LODE_TRY(const memory::MachineMemory machine, machine_to_plan_for(how.machine));
   LODE_TRY(engine::Source source, engine::open_source(options.folder, settings.start.verification));
   // A tokenizer that cannot be read is bounded by the size of its file.
   static_cast<void>(engine::open_tokenizer(source));
@@ -146,8 +148,8 @@ Status plan_preparation(const ModelOptions& options, const PlanOptions& how) {
 }
 
 Status plan(const ModelOptions& options, const PlanOptions& how) {
-  if (!how.target.is_cpu() || how.target.is_part()) return plan_preparation(options, how);
-  LODE_TRY(const Planned planned, make_plan(options, how.machine));
+  if (!how.target.is_cpu() || !how.target.experts.empty()) return plan_preparation(options, how);
+  LODE_TRY(const Planned planned, make_plan(options, how));
   if (!how.svg.empty()) {
     const engine::RunPlan& made = planned.plan;
     const std::string title =
@@ -184,6 +186,7 @@ void add_plan(Program& program) {
                       "Plan for another machine, which has so much memory available");
   command->add_option("--svg", how->svg, "Draw bytes over stages into this file");
   add_target_options(command, how->target);
+  add_placement_options(command, options);
   command->callback([&program, options, how] {
     program.chosen = [options, how] { return plan(*options, *how); };
   });

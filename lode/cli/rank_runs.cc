@@ -35,6 +35,12 @@ Status on_processes(const ModelOptions& options, const comm::GroupOptions& group
   return done;
 }
 
+void take_placement(const ModelOptions& options, engine::RankSettings& ranks) {
+  ranks.redundant_experts = options.redundant_experts;
+  const bool in_turn = options.placement == "round-robin";
+  ranks.order = in_turn ? placement::Order::kRoundRobin : placement::Order::kLinear;
+}
+
 }  // namespace
 
 void add_rank_options(CLI::App* command, const std::shared_ptr<ModelOptions>& options) {
@@ -45,6 +51,15 @@ void add_rank_options(CLI::App* command, const std::shared_ptr<ModelOptions>& op
       ->check(CLI::Range(1U, kMostRanks))
       ->capture_default_str();
   command
+      ->add_option("--peer-timeout", options->peer_timeout_seconds,
+                   "Seconds to wait for another rank before it counts as lost")
+      ->check(CLI::Range(1, 86400))
+      ->capture_default_str();
+  add_placement_options(command, options);
+}
+
+void add_placement_options(CLI::App* command, const std::shared_ptr<ModelOptions>& options) {
+  command
       ->add_option("--redundant-experts", options->redundant_experts,
                    "Slots beside one for each expert, of all ranks together")
       ->check(CLI::Range(0, 16384))
@@ -54,20 +69,26 @@ void add_rank_options(CLI::App* command, const std::shared_ptr<ModelOptions>& op
                    "Which rank has which expert: consecutive ones, or every N-th")
       ->check(CLI::IsMember({"linear", "round-robin"}))
       ->capture_default_str();
-  command
-      ->add_option("--peer-timeout", options->peer_timeout_seconds,
-                   "Seconds to wait for another rank before it counts as lost")
-      ->check(CLI::Range(1, 86400))
-      ->capture_default_str();
 }
 
 Result<engine::Settings> rank_settings(const ModelOptions& options, const RankContext& context) {
   LODE_TRY(engine::Settings settings, settings_of(options));
   if (context.group == nullptr) return settings;
   settings.ranks = engine::settings_of(*context.group, context.one_process);
-  settings.ranks.redundant_experts = options.redundant_experts;
-  const bool in_turn = options.placement == "round-robin";
-  settings.ranks.order = in_turn ? placement::Order::kRoundRobin : placement::Order::kLinear;
+  take_placement(options, settings.ranks);
+  return settings;
+}
+
+Result<engine::RankSettings> planned_rank(const ModelOptions& options, std::uint32_t ranks,
+                                          std::uint32_t rank) {
+  if (ranks == 0 || ranks > kMostRanks || rank >= ranks) {
+    return Error{.code = Code::kUsage,
+                 .thing = "--ranks, --rank",
+                 .wanted = fmt::format("1 to {} ranks, and one of them from 0 on", kMostRanks),
+                 .found = fmt::format("rank {} of {}", rank, ranks)};
+  }
+  engine::RankSettings settings{.ranks = ranks, .rank = rank, .ranks_here = ranks};
+  take_placement(options, settings);
   return settings;
 }
 

@@ -28,8 +28,16 @@ struct RankContext {
   std::uint32_t rank_here() const { return one_process ? rank() : 0; }
 };
 
-/// Adds --ranks, --redundant-experts and --placement.
+/// Adds --ranks, --peer-timeout and those of add_placement_options.
 void add_rank_options(CLI::App* command, const std::shared_ptr<ModelOptions>& options);
+
+/// Adds --redundant-experts and --placement.
+void add_placement_options(CLI::App* command, const std::shared_ptr<ModelOptions>& options);
+
+/// For the plan of one of so many ranks, all of them threads of one process.
+/// Errors: kUsage for ranks that there cannot be.
+Result<engine::RankSettings> planned_rank(const ModelOptions& options, std::uint32_t ranks,
+                                          std::uint32_t rank);
 
 /// The settings of one rank: those of the flags, and its place in the group.
 /// Errors: those of settings_of.
