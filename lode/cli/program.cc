@@ -10,6 +10,7 @@
 
 #include "lode/base/fmt.h"
 #include "lode/cli/fault_handler.h"
+#include "lode/cli/rank_runs.h"
 #include "lode/cli/text_file.h"
 #include "lode/memory/hard_limit.h"
 
@@ -98,6 +99,7 @@ void add_commands(Program& program) {
   add_bench(program);
   add_verify(program);
   add_layout(program);
+  add_balance(program);
   add_version(program);
 }
 
@@ -109,7 +111,8 @@ int run_program(int argc, const char* const* argv) {
   const int parsed = parse(program, argc, argv);
   if (parsed >= 0) return parsed;
   const Status done = run_chosen(program);
-  return done ? 0 : report(done.error());
+  if (done) return 0;
+  return error_was_said() ? info(done.error().code).exit_status : report(done.error());
 }
 
 }  // namespace lode::cli

@@ -32,6 +32,7 @@ void add_perplexity(Program& program);
 void add_bench(Program& program);
 void add_verify(Program& program);
 void add_layout(Program& program);
+void add_balance(Program& program);
 void add_version(Program& program);
 
 /// All of them, in the order of --help.

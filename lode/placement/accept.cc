@@ -16,13 +16,18 @@ double transfer_seconds(std::span<const RankTransfer> plan, const Costs& costs) 
   return slowest;
 }
 
-Verdict judge(double max_rows_before, double max_rows_after, double transfer_seconds,
-              const Costs& costs, const Acceptance& rule) noexcept {
-  const double saved =
-      (max_rows_before - max_rows_after) * costs.seconds_per_row * std::max(rule.steps, 0.0);
+Verdict judge_seconds(double step_seconds_before, double step_seconds_after,
+                      double transfer_seconds, const Acceptance& rule) noexcept {
+  const double saved = (step_seconds_before - step_seconds_after) * std::max(rule.steps, 0.0);
   return {.accepted = saved > 0 && saved > rule.threshold * transfer_seconds,
           .saved_seconds = saved,
           .transfer_seconds = transfer_seconds};
+}
+
+Verdict judge(double max_rows_before, double max_rows_after, double transfer_seconds,
+              const Costs& costs, const Acceptance& rule) noexcept {
+  return judge_seconds(max_rows_before * costs.seconds_per_row,
+                       max_rows_after * costs.seconds_per_row, transfer_seconds, rule);
 }
 
 }  // namespace lode::placement

@@ -11,6 +11,8 @@ namespace lode::placement {
 /// What a machine needs for one row of one expert and for one byte.
 struct Costs {
   double seconds_per_row = 0;           // of a token through an expert, on one rank
+  double seconds_per_expert = 0;        // of an expert in use, on one rank: its weights are read
+  double seconds_per_layer = 0;         // whatever is in it: exchange, router
   double bytes_per_second = 1e9;        // that a rank can send, or receive
   double copy_bytes_per_second = 1e10;  // from slot to slot of a rank
   std::uint64_t expert_bytes = 0;       // a record: all tensors of an expert of one layer
@@ -38,5 +40,8 @@ struct Verdict {
 /// layers (`Balance::max` of a load of one step). A plan that saves nothing is never accepted.
 Verdict judge(double max_rows_before, double max_rows_after, double transfer_seconds,
               const Costs& costs, const Acceptance& rule) noexcept;
+/// The same for a step whose seconds are known before and after.
+Verdict judge_seconds(double step_seconds_before, double step_seconds_after,
+                      double transfer_seconds, const Acceptance& rule) noexcept;
 
 }  // namespace lode::placement

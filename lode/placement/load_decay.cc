@@ -22,6 +22,11 @@ void decay_and_add(std::span<float> sums, std::span<const std::uint32_t> counts,
     sums[i] = sums[i] * decay + static_cast<float>(counts[i]);
 }
 
+void decay_and_add(std::span<float> sums, std::span<const float> counts, float decay) noexcept {
+  LODE_CHECK(sums.size() == counts.size(), "a count for every sum");
+  for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = sums[i] * decay + counts[i];
+}
+
 double weight_of_steps(float decay, double steps) noexcept {
   const double kept = decay;
   return kept < 1 ? (1 - std::pow(kept, steps)) / (1 - kept) : steps;

@@ -18,6 +18,7 @@ Result<float> decay_of_half_life(double half_life_steps);
 /// Shapes:  sums, counts of one length.
 void decay_and_add(std::span<float> sums, std::span<const std::uint32_t> counts,
                    float decay) noexcept;
+void decay_and_add(std::span<float> sums, std::span<const float> counts, float decay) noexcept;
 
 /// How many steps of steady traffic weigh as much as such a sum after `steps` of them: its unit
 /// when a load is turned back into load a step.

@@ -32,7 +32,7 @@ Result<Policy> policy_by_name(std::string_view name);
 struct PlanInput {
   std::span<const float> load;
   std::size_t experts = 0;
-  Shape shape;
+  Shape shape{};
   std::span<const ExpertMap> current{};
 };
 
