@@ -132,7 +132,7 @@ TEST(CheckFits, NamesNeedHaveAndTheLargestConsumer) {
   const Status refused = check_fits(plan, story_source());
   ASSERT_FALSE(refused);
   EXPECT_THAT(refused.error().wanted, StartsWith(fmt::format("{} bytes", plan.peak_bytes())));
-  EXPECT_THAT(refused.error().wanted, HasSubstr("most for weights"));  // 12.6 MiB
+  EXPECT_THAT(refused.error().wanted, HasSubstr("most for metadata"));  // 15 MiB
   EXPECT_THAT(refused.error().found, StartsWith("20971520 bytes (20.0 MiB) from --memory"));
 }
 
