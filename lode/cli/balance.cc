@@ -6,6 +6,7 @@
 #include "lode/base/bytes.h"
 #include "lode/base/fmt.h"
 #include "lode/cli/balance_chart.h"
+#include "lode/cli/balance_record.h"
 #include "lode/cli/balance_view.h"
 #include "lode/cli/program.h"
 #include "lode/cli/text_file.h"
@@ -274,11 +275,13 @@ void add_simulate(Program& program, CLI::App* balance) {
 void add_balance(Program& program) {
   CLI::App* const command =
       add_command(program, "balance",
-                  "Experts over ranks: plan maps from counted loads, simulate traffic with and "
+                  "Experts over ranks: count loads, plan maps from them, simulate traffic with and "
                   "without balancing",
+                  "  lode balance record DIR -p Once --out loads.json\n"
                   "  lode balance plan loads.json --ranks 8 --redundant 8 --out maps.json\n"
                   "  lode balance simulate --traffic zipf --ranks 8 --svg balance.svg\n");
   command->require_subcommand(1);
+  add_balance_record(program, command);
   add_plan_below(program, command);
   add_simulate(program, command);
 }
