@@ -6,6 +6,7 @@
 #include "lode/base/bytes.h"
 #include "lode/base/fmt.h"
 #include "lode/cli/balance_chart.h"
+#include "lode/cli/balance_inputs.h"
 #include "lode/cli/balance_record.h"
 #include "lode/cli/balance_view.h"
 #include "lode/cli/program.h"
@@ -53,26 +54,13 @@ struct SimulateOptions {
   double half_life = 25;
 };
 
-Result<json::Value> read_json(const std::string& path) {
-  LODE_TRY(const std::string text, read_text_file(path, kMaxFileBytes));
-  auto value = json::parse(text);
-  if (!value) return at(path, std::move(value).error());
-  return value;
-}
-
 Result<engine::BalanceLoads> read_loads(const std::string& path) {
-  LODE_TRY(const json::Value value, read_json(path));
-  auto loads = engine::read_balance_loads(value);
-  if (!loads) return at(path, std::move(loads).error());
-  return loads;
+  return read_loads_file(path, kMaxFileBytes);
 }
 
 Result<std::vector<placement::ExpertMap>> read_maps(const std::string& path) {
   if (path.empty()) return std::vector<placement::ExpertMap>();
-  LODE_TRY(const json::Value value, read_json(path));
-  auto maps = engine::read_balance_maps(value);
-  if (!maps) return at(path, std::move(maps).error());
-  return maps;
+  return read_maps_file(path, kMaxFileBytes);
 }
 
 // Slots are named, or are the experts and the redundant ones.
@@ -219,13 +207,6 @@ void add_traffic(CLI::App* command, SimulateOptions& options) {
       ->capture_default_str();
   command->add_option("--shift-every", options.spec.shift_every, "Steps until others are hot")
       ->capture_default_str();
-}
-
-CLI::App* add_below(CLI::App* balance, const std::string& name, const std::string& description,
-                    const std::string& examples) {
-  CLI::App* const command = balance->add_subcommand(name, description);
-  command->footer("Examples:\n" + examples);
-  return command;
 }
 
 void add_plan_below(Program& program, CLI::App* balance) {

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "lode/base/fmt.h"
+#include "lode/cli/svg.h"
 
 namespace lode::cli {
 namespace {
@@ -25,25 +26,6 @@ constexpr std::string_view kStyle =
     "stroke:#8c959f}.hot{fill:#d9480f}.cold{fill:#2f6db5}"
     "@media (prefers-color-scheme: dark){text{fill:#e6edf3}.soft{fill:#9da7b3}"
     ".page{fill:#0d1117}.frame{stroke:#6e7681}.hot{fill:#ff8a3d}.cold{fill:#5b9be6}}</style>\n";
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '&') {
-      out += "&amp;";
-    } else if (c == '<') {
-      out += "&lt;";
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
-
-std::string text_at(double x, double y, std::string_view attributes, std::string_view text) {
-  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" {}>{}</text>\n", x, y, attributes,
-                     escaped(text));
-}
 
 struct Panel {
   double left;
@@ -85,7 +67,7 @@ std::string numbers(std::size_t count, double size, std::string_view attributes,
   for (std::size_t i = 0; i < count; ++i) {
     if (i + 1 != count && (i % every != 0 || i + every >= count + every / 2)) continue;
     const auto [x, y] = place(i);
-    out += text_at(x, y, attributes, fmt::format("{}", i));
+    out += svg_text(x, y, attributes, fmt::format("{}", i));
   }
   return out;
 }
@@ -93,8 +75,8 @@ std::string numbers(std::size_t count, double size, std::string_view attributes,
 std::string panel_svg(double left, std::string_view name, const engine::RankRows& rows) {
   const Panel panel{left, rows.layers(), rows.ranks};
   const double balancedness = rows.balance().balancedness();
-  std::string out = text_at(left, kTop - 14, "font-weight=\"600\"",
-                            fmt::format("{}: balancedness {:.3f}", name, balancedness));
+  std::string out = svg_text(left, kTop - 14, "font-weight=\"600\"",
+                             fmt::format("{}: balancedness {:.3f}", name, balancedness));
   out += cells(panel, rows);
   out += fmt::format(
       "<rect class=\"frame\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" stroke-width=\"1\"/>\n",
@@ -107,7 +89,7 @@ std::string panel_svg(double left, std::string_view name, const engine::RankRows
   out += numbers(rows.layers(), panel.width(), kBelow, [&](std::size_t layer) {
     return std::pair(panel.x(layer) + panel.width() / 2, kBottom + 16);
   });
-  out += text_at(left + kPanelWidth / 2, kBottom + 36, "text-anchor=\"middle\"", "layer");
+  out += svg_text(left + kPanelWidth / 2, kBottom + 36, "text-anchor=\"middle\"", "layer");
   return out + fmt::format(
                    "<text transform=\"translate({:.1f} {:.1f}) rotate(-90)\" "
                    "text-anchor=\"middle\">rank</text>\n",
@@ -116,7 +98,7 @@ std::string panel_svg(double left, std::string_view name, const engine::RankRows
 
 // What the colours mean, from idle to twice the mean.
 std::string legend() {
-  std::string out = text_at(kLeft, 76, "class=\"soft\"", "load of a rank: none");
+  std::string out = svg_text(kLeft, 76, "class=\"soft\"", "load of a rank: none");
   double x = kLeft + 130;
   for (int step = -4; step <= 4; ++step, x += 22) {
     out += fmt::format(
@@ -127,20 +109,14 @@ std::string legend() {
   out += fmt::format("<rect class=\"frame\" x=\"{:.1f}\" y=\"66\" width=\"198\" height=\"12\"/>\n",
                      kLeft + 130);
   return out +
-         text_at(x + 8, 76, "class=\"soft\"", "twice the mean or more; the middle is the mean");
+         svg_text(x + 8, 76, "class=\"soft\"", "twice the mean or more; the middle is the mean");
 }
 
 }  // namespace
 
 std::string balance_chart_svg(const engine::RankRows& before, const engine::RankRows& after,
                               const std::string& title) {
-  return fmt::format(
-             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
-             "height=\"{1}\" font-family=\"system-ui, -apple-system, Segoe UI, sans-serif\" "
-             "font-size=\"12\">\n<title>{2}</title>\n",
-             kWidth, kHeight, escaped(title)) +
-         std::string(kStyle) + "<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n" +
-         text_at(kLeft, 34, "font-size=\"18\" font-weight=\"600\"", title) + legend() +
+  return svg_head({kWidth, kHeight, kLeft, 34}, title, kStyle) + legend() +
          panel_svg(kLeft, "before", before) +
          panel_svg(kLeft + kPanelWidth + kGap, "after", after) + "</svg>\n";
 }

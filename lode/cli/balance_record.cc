@@ -63,12 +63,12 @@ Status record(const ModelOptions& model, const RecordOptions& options, const Ran
 }  // namespace
 
 void add_balance_record(Program& program, CLI::App* balance) {
-  CLI::App* const command = balance->add_subcommand(
-      "record", "Run a text and count which experts the routers choose: JSON for `balance plan`");
-  command->footer(
-      "Examples:\n  lode balance record DIR --prompt-file corpus.txt -n 0 --out loads.json\n"
-      "  lode balance plan loads.json --ranks 4 --out maps.json\n"
-      "  lode run DIR -p Once --ranks 4 --expert-map maps.json\n");
+  CLI::App* const command =
+      add_below(balance, "record",
+                "Run a text and count which experts the routers choose: JSON for `balance plan`",
+                "  lode balance record DIR --prompt-file corpus.txt -n 0 --out loads.json\n"
+                "  lode balance plan loads.json --ranks 4 --out maps.json\n"
+                "  lode run DIR -p Once --ranks 4 --expert-map maps.json\n");
   const auto model = add_model_options(command);
   add_load_options(command, model);
   add_rank_options(command, model);

@@ -110,10 +110,9 @@ Status bench_load(const ModelOptions& model, const LoadOptions& options) {
 }  // namespace
 
 void add_bench_load(Program& program, CLI::App* bench) {
-  CLI::App* const command = bench->add_subcommand(
-      "load", "GB a second of a load, cold and warm, beside the disk's and memcpy's own");
-  command->footer(
-      "Examples:\n  lode bench load DIR --rounds 5\n  lode bench load DIR --io threads --json\n");
+  CLI::App* const command = add_below(
+      bench, "load", "GB a second of a load, cold and warm, beside the disk's and memcpy's own",
+      "  lode bench load DIR --rounds 5\n  lode bench load DIR --io threads --json\n");
   const auto model = add_model_options(command);
   const auto options = std::make_shared<LoadOptions>();
   command->add_option("-r,--rounds", options->rounds, "Times each test is done, in turns")

@@ -70,12 +70,11 @@ Status bench_prepare(PrepareSpeedOptions options) {
 }  // namespace
 
 void add_bench_prepare(Program& program, CLI::App* bench) {
-  CLI::App* const command = bench->add_subcommand(
-      "prepare",
+  CLI::App* const command = add_below(
+      bench, "prepare",
       "GB a second of what makes weights ready for GPU engines, tensor by tensor, beside memcpy of "
-      "as many bytes in the same round. Needs no model");
-  command->footer(
-      "Examples:\n  lode bench prepare\n"
+      "as many bytes in the same round. Needs no model",
+      "  lode bench prepare\n"
       "  lode bench prepare --target marlin --experts 32 --hidden 2880 --intermediate 2880 -t 2\n");
   const auto options = std::make_shared<PrepareSpeedOptions>();
   engine::PrepareSpeedSettings& measured = options->measured;

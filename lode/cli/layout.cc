@@ -117,13 +117,6 @@ Status list(const ListOptions& options) {
   return {};
 }
 
-CLI::App* add_below(CLI::App* layout, const std::string& name, const std::string& description,
-                    const std::string& examples) {
-  CLI::App* const command = layout->add_subcommand(name, description);
-  command->footer("Examples:\n" + examples);
-  return command;
-}
-
 void add_list(Program& program, CLI::App* layout) {
   CLI::App* const command = add_below(
       layout, "list", "The transforms: what each does, which tensors and params it takes",

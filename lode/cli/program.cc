@@ -26,7 +26,7 @@ std::string exit_codes_text() {
 }
 
 int report(const Error& error) {
-  write_standard_error(fmt::format("lode: {}\n", to_string(error)));
+  say_error(error);
   return info(error.code).exit_status;
 }
 
@@ -83,9 +83,18 @@ Program::Program()
 
 CLI::App* add_command(Program& program, const std::string& name, const std::string& description,
                       const std::string& examples) {
-  CLI::App* const command = program.app.add_subcommand(name, description);
+  return add_below(&program.app, name, description, examples);
+}
+
+CLI::App* add_below(CLI::App* parent, const std::string& name, const std::string& description,
+                    const std::string& examples) {
+  CLI::App* const command = parent->add_subcommand(name, description);
   command->footer("Examples:\n" + examples);
   return command;
+}
+
+void say_error(const Error& error) {
+  write_standard_error(fmt::format("lode: {}\n", to_string(error)));
 }
 
 void add_commands(Program& program) {

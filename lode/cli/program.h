@@ -21,6 +21,13 @@ struct Program {
 CLI::App* add_command(Program& program, const std::string& name, const std::string& description,
                       const std::string& examples);
 
+/// The same below another command: `lode layout list`.
+CLI::App* add_below(CLI::App* parent, const std::string& name, const std::string& description,
+                    const std::string& examples);
+
+/// The line on standard error that says why the program ends.
+void say_error(const Error& error);
+
 // One file a command.
 void add_inspect(Program& program);
 void add_plan(Program& program);

@@ -5,11 +5,10 @@
 
 #include "lode/base/bytes.h"
 #include "lode/base/fmt.h"
-#include "lode/cli/text_file.h"
+#include "lode/cli/balance_inputs.h"
+#include "lode/cli/program.h"
 #include "lode/comm/mpi_group.h"
 #include "lode/comm/thread_group.h"
-#include "lode/engine/balance_files.h"
-#include "lode/json/json.h"
 
 namespace lode::cli {
 namespace {
@@ -31,9 +30,7 @@ Status on_processes(const ModelOptions& options, const comm::GroupOptions& group
     LODE_TRY_STATUS(check_launcher(options, group));
     return body({.group = group.size() == 1 ? nullptr : &group, .one_process = false});
   };
-  const auto say = [](const Error& error) {
-    write_standard_error(fmt::format("lode: {}\n", to_string(error)));
-  };
+  const auto say = [](const Error& error) { say_error(error); };
   Status done = comm::run_mpi({.group = group_options}, one, say);
   was_said = !done;
   return done;
@@ -45,12 +42,7 @@ Status take_placement(const ModelOptions& options, engine::RankSettings& ranks) 
   const bool in_turn = options.placement == "round-robin";
   ranks.order = in_turn ? placement::Order::kRoundRobin : placement::Order::kLinear;
   if (options.expert_map.empty() || ranks.ranks == 1) return {};
-  LODE_TRY(const std::string text, read_text_file(options.expert_map, kMaxMapBytes));
-  auto value = json::parse(text);
-  if (!value) return at(options.expert_map, std::move(value).error());
-  auto maps = engine::read_balance_maps(*value);
-  if (!maps) return at(options.expert_map, std::move(maps).error());
-  ranks.maps = *std::move(maps);
+  LODE_TRY(ranks.maps, read_maps_file(options.expert_map, kMaxMapBytes));
   return {};
 }
 

@@ -6,6 +6,7 @@
 
 #include "lode/base/bytes.h"
 #include "lode/base/fmt.h"
+#include "lode/cli/svg.h"
 
 namespace lode::cli {
 namespace {
@@ -33,20 +34,6 @@ constexpr std::array<Colour, memory::kNumTags> kColours = {{{"#2f6db5", "#5b9be6
                                                             {"#7d848c", "#a3abb5"},
                                                             {"#c2486a", "#e57898"}}};
 
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '&') {
-      out += "&amp;";
-    } else if (c == '<') {
-      out += "&lt;";
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
-
 // Without a theme the colours are those of a light page.
 std::string style() {
   std::string light;
@@ -65,20 +52,9 @@ std::string style() {
       light, dark);
 }
 
-std::string text_at(double x, double y, std::string_view attributes, std::string_view text) {
-  return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" {}>{}</text>\n", x, y, attributes,
-                     escaped(text));
-}
-
 std::string head(const std::string& title, const std::string& below) {
-  return fmt::format(
-             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
-             "height=\"{1}\" font-family=\"system-ui, -apple-system, Segoe UI, sans-serif\" "
-             "font-size=\"12\">\n<title>{2}</title>\n",
-             kWidth, kHeight, escaped(title)) +
-         style() + "<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n" +
-         text_at(kLeft, 30, "font-size=\"18\" font-weight=\"600\"", title) +
-         text_at(kLeft, 50, "class=\"soft\"", below);
+  return svg_head({kWidth, kHeight, kLeft, 30}, title, style()) +
+         svg_text(kLeft, 50, "class=\"soft\"", below);
 }
 
 // "kv cache", everywhere in the picture.
@@ -100,7 +76,7 @@ std::string legend(std::span<const memory::StageUse> stages) {
     const std::string name = shown_name(i);
     out += fmt::format(
         "<rect class=\"t{}\" x=\"{:.1f}\" y=\"66\" width=\"12\" height=\"12\" rx=\"2\"/>\n", i, x);
-    out += text_at(x + 18, 76, "", name);
+    out += svg_text(x + 18, 76, "", name);
     x += 40 + 6.6 * static_cast<double>(name.size());
   }
   return out;
@@ -144,8 +120,8 @@ std::string axis(const Scale& scale, std::uint64_t most) {
     out += fmt::format(
         "<line class=\"{}\" x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\" stroke-width=\"1\"/>\n",
         bytes == 0 ? "axis" : "grid", kLeft, kRight, scale.y(bytes), scale.y(bytes));
-    out += text_at(kLeft - 8, scale.y(bytes) + 4, "class=\"soft\" text-anchor=\"end\"",
-                   tick_text(bytes));
+    out += svg_text(kLeft - 8, scale.y(bytes) + 4, "class=\"soft\" text-anchor=\"end\"",
+                    tick_text(bytes));
   }
   return out;
 }
@@ -161,7 +137,7 @@ std::string bar(const memory::StageUse& stage, const Scale& scale, double x, dou
     out += fmt::format(
         "<rect class=\"t{}\" x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\">"
         "<title>{}: {} {} ({} bytes)</title></rect>\n",
-        i, x, scale.y(below), width, scale.height(bytes), escaped(stage.name), shown_name(i),
+        i, x, scale.y(below), width, scale.height(bytes), svg_escaped(stage.name), shown_name(i),
         human_bytes(bytes), bytes);
   }
   return out;
@@ -181,7 +157,7 @@ std::string bars(std::span<const memory::StageUse> stages, const Scale& scale) {
     out += fmt::format(
         "<text class=\"soft\" font-size=\"11\" transform=\"translate({:.1f} {}) rotate(45)\">{}"
         "</text>\n",
-        x + step / 2 - 3, kBottom + 16, escaped(stages[i].name));
+        x + step / 2 - 3, kBottom + 16, svg_escaped(stages[i].name));
   }
   return out;
 }
@@ -191,7 +167,7 @@ std::string budget_line(const Scale& scale, std::uint64_t budget_bytes, std::uin
                         bool in_chart) {
   const std::string text = fmt::format("budget {}", human_bytes(budget_bytes));
   if (!in_chart) {
-    return text_at(kRight, kTop - 10, "class=\"soft\" text-anchor=\"end\"", text + ", far above");
+    return svg_text(kRight, kTop - 10, "class=\"soft\" text-anchor=\"end\"", text + ", far above");
   }
   const double y = scale.y(budget_bytes);
   std::string out;
@@ -206,7 +182,7 @@ std::string budget_line(const Scale& scale, std::uint64_t budget_bytes, std::uin
              "<line class=\"budget\" x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\" "
              "stroke-width=\"1.5\" stroke-dasharray=\"7 4\"/>\n",
              kLeft, kRight, y, y) +
-         text_at(kLeft + 6, y - 6, "class=\"over halo\" font-weight=\"600\"", text);
+         svg_text(kLeft + 6, y - 6, "class=\"over halo\" font-weight=\"600\"", text);
 }
 
 }  // namespace
@@ -232,9 +208,9 @@ std::string stage_chart_svg(std::span<const memory::StageUse> stages, std::uint6
   const double x = kLeft + step * (static_cast<double>(peak - stages.begin()) + 0.5);
   return head(title, below) + legend(stages) + axis(scale, shown) + bars(stages, scale) +
          budget_line(scale, budget_bytes, most, in_chart) +
-         text_at(std::clamp(x, kLeft + kHalfLabel, kRight - kHalfLabel), scale.y(most) - 6,
-                 "class=\"halo\" text-anchor=\"middle\" font-weight=\"600\"",
-                 "peak " + human_bytes(most)) +
+         svg_text(std::clamp(x, kLeft + kHalfLabel, kRight - kHalfLabel), scale.y(most) - 6,
+                  "class=\"halo\" text-anchor=\"middle\" font-weight=\"600\"",
+                  "peak " + human_bytes(most)) +
          "</svg>\n";
 }
 

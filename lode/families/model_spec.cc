@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "lode/base/bytes.h"
+#include "lode/families/config_fault.h"
 
 namespace lode::families {
 namespace {
@@ -17,14 +18,6 @@ constexpr std::uint64_t kMaxRows = std::uint64_t{1} << 31;
 constexpr std::uint64_t kMaxElements = std::uint64_t{1} << 40;
 constexpr std::uint32_t kMaxLayers = 4096;
 
-Error impossible(std::string_view key, std::string wanted, std::uint64_t found) {
-  return Error{.code = Code::kInvalidSource,
-               .thing = std::string(key),
-               .wanted = std::move(wanted),
-               .found = std::to_string(found),
-               .where = "config.json"};
-}
-
 struct Limit {
   std::string_view key;
   std::uint64_t value;
@@ -34,7 +27,8 @@ struct Limit {
 Status check_limits(std::initializer_list<Limit> limits) {
   for (const Limit& limit : limits) {
     if (limit.value == 0 || limit.value > limit.most) {
-      return impossible(limit.key, "1 to " + std::to_string(limit.most), limit.value);
+      return config_fault(limit.key, "1 to " + std::to_string(limit.most),
+                          std::to_string(limit.value));
     }
   }
   return {};
@@ -69,9 +63,9 @@ Status check_spec(const ModelSpec& spec) {
       {"max_position_embeddings", spec.max_positions, kMaxRows},
   }));
   if (spec.num_heads % spec.num_kv_heads != 0) {
-    return impossible("num_key_value_heads",
-                      "a divisor of num_attention_heads " + std::to_string(spec.num_heads),
-                      spec.num_kv_heads);
+    return config_fault("num_key_value_heads",
+                        "a divisor of num_attention_heads " + std::to_string(spec.num_heads),
+                        std::to_string(spec.num_kv_heads));
   }
   const bool any_dense = std::any_of(spec.layers.begin(), spec.layers.end(),
                                      [](const LayerSpec& layer) { return !layer.moe; });

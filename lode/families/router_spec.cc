@@ -4,24 +4,18 @@
 #include <string>
 #include <string_view>
 
+#include "lode/families/config_fault.h"
+
 namespace lode::families {
 namespace {
 
 constexpr std::uint32_t kMaxExperts = 65536;
 
-Status impossible(std::string_view key, std::string wanted, std::string found) {
-  return Error{.code = Code::kInvalidSource,
-               .thing = std::string(key),
-               .wanted = std::move(wanted),
-               .found = std::move(found),
-               .where = "config.json"};
-}
-
 Status check_range(std::string_view key, std::uint64_t value, std::uint64_t least,
                    std::uint64_t most) {
   if (value >= least && value <= most) return {};
-  return impossible(key, std::to_string(least) + " to " + std::to_string(most),
-                    std::to_string(value));
+  return config_fault(key, std::to_string(least) + " to " + std::to_string(most),
+                      std::to_string(value));
 }
 
 Status check_groups(const RouterSpec& spec) {
@@ -31,34 +25,35 @@ Status check_groups(const RouterSpec& spec) {
   const std::string groups = std::to_string(spec.num_groups);
   // Other engines choose without groups here, and some then forget the scaling factor.
   if (spec.num_experts % spec.num_groups != 0) {
-    return impossible("n_group", "a divisor of num_experts", groups);
+    return config_fault("n_group", "a divisor of num_experts", groups);
   }
   if (spec.num_experts == spec.num_groups) {
-    return impossible("n_group", "groups of at least two experts", groups);
+    return config_fault("n_group", "groups of at least two experts", groups);
   }
   if (spec.num_zero_experts != 0) {
-    return impossible("n_group", "1 where zero_expert_num is not 0", groups);
+    return config_fault("n_group", "1 where zero_expert_num is not 0", groups);
   }
   const std::uint64_t eligible =
       std::uint64_t{spec.num_experts} / spec.num_groups * spec.top_k_groups;
   if (eligible >= spec.top_k) return {};
-  return impossible("topk_group", "groups that hold num_experts_per_tok experts",
-                    std::to_string(spec.top_k_groups));
+  return config_fault("topk_group", "groups that hold num_experts_per_tok experts",
+                      std::to_string(spec.top_k_groups));
 }
 
 Status check_number(std::string_view key, double value, bool may_be_zero) {
   const bool ok = std::isfinite(value) && (value > 0.0 || (may_be_zero && value == 0.0));
   if (ok) return {};
-  return impossible(key, may_be_zero ? "a finite number, not negative" : "a finite number above 0",
-                    std::to_string(value));
+  return config_fault(key,
+                      may_be_zero ? "a finite number, not negative" : "a finite number above 0",
+                      std::to_string(value));
 }
 
 Status check_sparse_mixer(const RouterSpec& spec) {
   if (spec.score != Score::kSparseMixer) return {};
   LODE_TRY_STATUS(check_range("num_experts_per_tok", spec.top_k, 2, 2));
   if (spec.selection_bias || spec.num_groups != 1) {
-    return impossible("n_group", "1 and no selection bias with a sparse mixer",
-                      std::to_string(spec.num_groups));
+    return config_fault("n_group", "1 and no selection bias with a sparse mixer",
+                        std::to_string(spec.num_groups));
   }
   return check_number("router_jitter_noise", spec.near, true);
 }

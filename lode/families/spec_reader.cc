@@ -5,25 +5,15 @@
 #include <cstdint>
 #include <string>
 
+#include "lode/families/config_fault.h"
+
 namespace lode::families {
-namespace {
-
-Error bad_value(std::string key, std::string_view wanted, std::string found) {
-  return Error{.code = Code::kInvalidSource,
-               .thing = std::move(key),
-               .wanted = std::string(wanted),
-               .found = std::move(found),
-               .where = "config.json"};
-}
-
-}  // namespace
-
 Result<float> read_positive(const checkpoint::HfConfig& config, std::string_view key,
                             double fallback) {
   LODE_TRY(const double value, config.get_float({key}, fallback));
   const auto single = static_cast<float>(value);
   if (!std::isfinite(single) || !(single > 0.0F)) {
-    return bad_value(std::string(key), "a finite number above 0", std::to_string(value));
+    return config_fault(key, "a finite number above 0", std::to_string(value));
   }
   return single;
 }
@@ -34,7 +24,7 @@ Result<ModelSpec> read_sizes(const checkpoint::HfConfig& config, std::string_vie
   spec.family = family;
   LODE_TRY(spec.num_layers, config.get_extent({"num_hidden_layers"}));
   if (spec.num_layers > kMaxLayers) {
-    return bad_value("num_hidden_layers", "at most 4096", std::to_string(spec.num_layers));
+    return config_fault("num_hidden_layers", "at most 4096", std::to_string(spec.num_layers));
   }
   LODE_TRY(spec.hidden, config.get_extent({"hidden_size"}));
   LODE_TRY(spec.vocab, config.get_extent({"vocab_size"}));
@@ -45,8 +35,8 @@ Result<ModelSpec> read_sizes(const checkpoint::HfConfig& config, std::string_vie
     LODE_TRY(spec.head_dim, config.get_extent({"head_dim"}));
   } else {
     if (spec.hidden % spec.num_heads != 0) {
-      return bad_value("head_dim", "stated, as hidden_size is no multiple of num_attention_heads",
-                       "absent");
+      return config_fault("head_dim",
+                          "stated, as hidden_size is no multiple of num_attention_heads", "absent");
     }
     spec.head_dim = spec.hidden / spec.num_heads;
   }

@@ -81,7 +81,7 @@ void run_attention(const Pass& pass, const LayerWeights& layer) noexcept {
 Status run_mlp(const Pass& pass, const LayerWeights& layer, const moe::ExpertRanks& ranks) {
   const Scratch& scratch = *pass.scratch;
   const ops::Forms forms = layer.is_moe
-                               ? moe::input_forms(*pass.compute, layer.moe.record)
+                               ? moe::input_forms(*pass.compute, layer.moe)
                                : ops::forms_of(*pass.compute, layer.dense.mlp.gate_up.gate);
   ops::rms_norm_rows(*pass.compute, layer.mlp_norm, scratch.hidden, scratch.normed, pass.num_rows(),
                      forms);

@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <numeric>
 
-#include "lode/base/bytes.h"
 #include "lode/base/fmt.h"
+#include "lode/comm/exchange_rows.h"
 
 namespace lode::moe {
 namespace {
@@ -46,7 +45,7 @@ struct Exchange {
   void copy_row(std::size_t row, const ops::Rows& x, std::span<std::byte> out) const noexcept;
   void pack_row(std::size_t row, std::size_t to, const ops::Rows& x,
                 std::span<std::byte> out) const noexcept;
-  Status dispatch(const ops::Rows& x) const;
+  Result<std::size_t> dispatch(const ops::Rows& x) const;
   Status unpack_row(std::size_t row, std::uint32_t& answer) const;
   Status unpack() const;
   ExpertWork collect(RowRange chunk) const noexcept;
@@ -71,8 +70,8 @@ void Exchange::choose_slots() const {
 
 /// Rows and pairs that go to each rank.
 void Exchange::count() const noexcept {
-  std::fill(own.rows_to.begin(), own.rows_to.end(), 0U);
-  std::fill(own.pairs_to.begin(), own.pairs_to.end(), 0U);
+  std::fill(own.rows_to.begin(), own.rows_to.end(), 0);
+  std::fill(own.pairs_to.begin(), own.pairs_to.end(), 0);
   for (std::size_t row = 0; row < rows.count; ++row) {
     const std::span<const std::int32_t> slots = slots_of(row);
     for (std::size_t col = 0; col < slots.size(); ++col) {
@@ -133,16 +132,6 @@ void Exchange::pack_dispatch(const ops::Rows& x) const noexcept {
   }
 }
 
-std::size_t total(std::span<const std::size_t> counts) noexcept {
-  return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-}
-
-void scale(std::span<const std::size_t> counts, std::size_t unit_bytes,
-           std::span<std::size_t> bytes) noexcept {
-  std::transform(counts.begin(), counts.end(), bytes.begin(),
-                 [unit_bytes](std::size_t count) { return count * unit_bytes; });
-}
-
 Error disagree(std::string_view thing, std::size_t wanted, std::size_t found) {
   return {.code = Code::kPeerLost,
           .thing = std::string(thing),
@@ -151,21 +140,11 @@ Error disagree(std::string_view thing, std::size_t wanted, std::size_t found) {
           .hint = "all ranks must run the same checkpoint with the same settings"};
 }
 
-/// Sends rows to the ranks that have their experts, and takes those that come.
-Status Exchange::dispatch(const ops::Rows& x) const {
+/// Sends rows to the ranks that have their experts, and takes those that come: how many.
+Result<std::size_t> Exchange::dispatch(const ops::Rows& x) const {
   pack_dispatch(x);
-  LODE_TRY_STATUS(
-      ranks.group->all_to_all(std::as_bytes(own.rows_to), std::as_writable_bytes(own.rows_from)));
-  std::size_t free_rows = own.shape.rows;
-  for (const std::size_t count : own.rows_from) {
-    if (count > free_rows) return disagree("rows of the other ranks", own.shape.rows, count);
-    free_rows -= count;
-  }
-  const std::size_t row_bytes = own.shape.row_bytes();
-  scale(own.rows_to, row_bytes, own.send_bytes);
-  scale(own.rows_from, row_bytes, own.receive_bytes);
-  return ranks.group->all_to_all_v(own.sent.first(total(own.send_bytes)), own.send_bytes,
-                                   own.received.first(total(own.receive_bytes)), own.receive_bytes);
+  return comm::exchange_counts_and_rows(*ranks.group, {own.sent, own.rows_to},
+                                        own.shape.row_bytes(), {own.received, own.rows_from});
 }
 
 /// One row that came: its numbers, its pairs, and where their answers go, from `answer` on.
@@ -192,10 +171,10 @@ Status Exchange::unpack() const {
   std::uint32_t answer = 0;
   for (std::size_t from = 0; from < num_ranks(); ++from) {
     const std::uint32_t before = answer;
-    for (std::size_t i = 0; i < own.rows_from[from]; ++i) {
+    for (std::int32_t i = 0; i < own.rows_from[from]; ++i) {
       LODE_TRY_STATUS(unpack_row(row++, answer));
     }
-    own.pairs_from[from] = answer - before;
+    own.pairs_from[from] = static_cast<std::int32_t>(answer - before);
   }
   ops::pack_rows(compute, own.x, row, input_forms(compute, layer.record));
   return {};
@@ -205,22 +184,14 @@ Status Exchange::unpack() const {
 /// are.
 ExpertWork Exchange::collect(RowRange chunk) const noexcept {
   const std::size_t pairs = own.order.total();
-  std::size_t active = 0;
-  for (std::size_t slot = 0; slot < own.shape.slots; ++slot) {
-    const std::uint32_t count = own.order.count(slot);
-    if (count == 0) continue;
-    const std::size_t bytes = layer.record.record_bytes;
-    const auto record = layer.experts.subspan(record_of(slot) * bytes, bytes);
-    own.active[active++] = {gated_mlp(layout::expert_views(layer.record, record)),
-                            own.order.first[slot], count};
-  }
+  const auto active = list_active(layer, own.order, own.active,
+                                  [this](std::size_t slot) { return record_of(slot); });
   for (std::size_t position = 0; position < pairs; ++position) {
     scratch.row_of[position] =
         static_cast<std::uint32_t>(chunk.first + own.order.order[position] / top_k());
   }
   std::fill_n(scratch.weight_of.begin(), pairs, 1.0F);
-  return {own.active.first(active), scratch.row_of.first(pairs), scratch.weight_of.first(pairs),
-          layer.activation};
+  return {active, scratch.row_of.first(pairs), scratch.weight_of.first(pairs), layer.activation};
 }
 
 /// answers = the plain product of each pair: added to -0, the only number that changes none.
@@ -240,12 +211,9 @@ void Exchange::compute_answers(RowRange chunk) const noexcept {
 }
 
 Status Exchange::return_answers() const {
-  const std::size_t row_bytes = own.answers.stride * sizeof(float);
-  scale(own.pairs_from, row_bytes, own.send_bytes);
-  scale(own.pairs_to, row_bytes, own.receive_bytes);
-  return ranks.group->all_to_all_v(
-      std::as_bytes(own.answers.f32).first(total(own.send_bytes)), own.send_bytes,
-      std::as_writable_bytes(own.replies.f32).first(total(own.receive_bytes)), own.receive_bytes);
+  return comm::exchange_rows(*ranks.group, {std::as_bytes(own.answers.f32), own.pairs_from},
+                             own.answers.stride * sizeof(float),
+                             {std::as_writable_bytes(own.replies.f32), own.pairs_to});
 }
 
 /// The column whose id follows `last`, or `ids.size()`: a row's ids are distinct.
@@ -276,9 +244,8 @@ void Exchange::combine(const ops::Rows& sums) const noexcept {
 Status Exchange::run(const ExchangeRows& io) const {
   choose_slots();
   count();
-  LODE_TRY_STATUS(dispatch(io.x));
+  LODE_TRY(const std::size_t came, dispatch(io.x));
   LODE_TRY_STATUS(unpack());
-  const std::size_t came = total(own.rows_from);
   for (std::size_t done = 0; done < came; done += scratch.chunk_rows) {
     compute_answers({done, std::min(scratch.chunk_rows, came - done)});
   }
@@ -305,10 +272,11 @@ ExchangeScratch carve_exchange(memory::Carver& carver, const ExchangeShape& shap
   scratch.slot_of = carver.take<std::int32_t>(own_pairs);
   scratch.reply_of = carver.take<std::uint32_t>(own_pairs);
   scratch.turns = carver.take<std::uint32_t>(shape.experts);
-  for (auto* counts : {&scratch.rows_to, &scratch.rows_from, &scratch.pairs_to, &scratch.pairs_from,
-                       &scratch.send_bytes, &scratch.receive_bytes}) {
-    *counts = carver.take<std::size_t>(shape.ranks);
+  for (auto* counts :
+       {&scratch.rows_to, &scratch.rows_from, &scratch.pairs_to, &scratch.pairs_from}) {
+    *counts = carver.take<std::int32_t>(shape.ranks);
   }
+  scratch.gather_bytes = carver.take<std::size_t>(shape.ranks);
   const std::size_t copies = std::min(shape.ranks, shape.top_k);
   scratch.sent = carver.take<std::byte>(own_rows * copies * shape.row_bytes());
   scratch.received = carver.take<std::byte>(shape.rows * shape.row_bytes());
@@ -336,12 +304,12 @@ Status gather_rows(comm::Group& group, const ops::Rows& rows, std::size_t num_ro
                    const ExchangeScratch& exchange) {
   const std::size_t row_bytes = rows.stride * sizeof(float);
   for (std::size_t rank = 0; rank < group.size(); ++rank) {
-    exchange.receive_bytes[rank] = rows_of_rank(num_rows, group.size(), rank).count * row_bytes;
+    exchange.gather_bytes[rank] = rows_of_rank(num_rows, group.size(), rank).count * row_bytes;
   }
   const RowRange own = rows_of_rank(num_rows, group.size(), group.rank());
   const std::span<std::byte> all = std::as_writable_bytes(rows.f32).first(num_rows * row_bytes);
   return group.all_gather_v(all.subspan(own.first * row_bytes, own.count * row_bytes), all,
-                            exchange.receive_bytes);
+                            exchange.gather_bytes);
 }
 
 }  // namespace lode::moe

@@ -63,14 +63,13 @@ struct ExchangeScratch {
   std::span<std::int32_t> slot_of;    // [own * top_k]: physical, -1 where a pair has none
   std::span<std::uint32_t> reply_of;  // [own * top_k]: row of `replies` that answers a pair
   std::span<std::uint32_t> turns;     // [experts], for the choice of replicas
-  std::span<std::size_t> rows_to;     // [ranks], as the next three
-  std::span<std::size_t> rows_from;
-  std::span<std::size_t> pairs_to;
-  std::span<std::size_t> pairs_from;
-  std::span<std::size_t> send_bytes;  // [ranks], as the next
-  std::span<std::size_t> receive_bytes;
-  std::span<std::byte> sent;           // [own * min(ranks, top_k)][row_bytes]
-  std::span<std::byte> received;       // [rows][row_bytes]
+  std::span<std::int32_t> rows_to;    // [ranks], as the next three
+  std::span<std::int32_t> rows_from;
+  std::span<std::int32_t> pairs_to;
+  std::span<std::int32_t> pairs_from;
+  std::span<std::size_t> gather_bytes;  // [ranks]
+  std::span<std::byte> sent;            // [own * min(ranks, top_k)][row_bytes]
+  std::span<std::byte> received;        // [rows][row_bytes]
   std::span<std::int32_t> local_slot;  // [rows * top_k]: of this rank, -1 where a pair is another's
   std::span<std::uint32_t> reply_row;  // [rows * top_k]: row of `answers` for a pair
   ExpertOrder order;                   // of the slots
@@ -92,7 +91,7 @@ ExchangeScratch carve_exchange(memory::Carver& carver, const ExchangeShape& shap
 /// rows; its `inner`, `row_of` and `weight_of` are used. layer.experts are the slots of this rank,
 /// or all of them.
 ///
-/// Errors: those of comm::Group; kPeerLost where ranks do not agree about rows or slots, which
+/// Errors: those of comm::exchange_rows; kPeerLost where ranks do not agree about slots, which
 ///         fails the group.
 Status exchange_experts(const ops::Compute& compute, const MoeLayer& layer,
                         const ExpertRanks& ranks, const ExchangeRows& rows,

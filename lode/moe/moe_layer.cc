@@ -31,6 +31,12 @@ MoeScratch carve_moe(memory::Carver& carver, const families::RouterSpec& router,
   return scratch;
 }
 
+GatedMlp expert_mlp(const MoeLayer& layer, std::size_t record_idx) {
+  const std::size_t bytes = layer.record.record_bytes;
+  return gated_mlp(
+      layout::expert_views(layer.record, layer.experts.subspan(record_idx * bytes, bytes)));
+}
+
 ops::Forms input_forms(const ops::Compute& compute, const MoeLayer& layer) noexcept {
   ops::Forms forms = input_forms(compute, layer.record);
   if (layer.shared.exists()) forms.add(ops::forms_of(compute, layer.shared.mlp.gate_up.gate));

@@ -77,6 +77,24 @@ struct MoeWidths {
 MoeScratch carve_moe(memory::Carver& carver, const families::RouterSpec& router,
                      const MoeWidths& widths, std::size_t rows, ops::Mode mode);
 
+/// One record of the layer's bank. A view.
+GatedMlp expert_mlp(const MoeLayer& layer, std::size_t record_idx);
+
+/// Those of an order that have pairs, the i-th with the weights of record record_of(i).
+///
+/// Shapes: active [at least as many as the order has]; what is given is its beginning.
+template <class RecordOf>
+std::span<const ActiveExpert> list_active(const MoeLayer& layer, const ExpertOrder& order,
+                                          std::span<ActiveExpert> active,
+                                          const RecordOf& record_of) noexcept {
+  std::size_t found = 0;
+  for (std::size_t i = 0; i + 1 < order.first.size(); ++i) {
+    const std::uint32_t count = order.count(i);
+    if (count != 0) active[found++] = {expert_mlp(layer, record_of(i)), order.first[i], count};
+  }
+  return active.first(found);
+}
+
 /// The forms that the layer reads of its input: those of its experts and of the shared one.
 ops::Forms input_forms(const ops::Compute& compute, const MoeLayer& layer) noexcept;
 

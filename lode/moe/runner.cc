@@ -6,12 +6,6 @@
 namespace lode::moe {
 namespace {
 
-GatedMlp expert_mlp(const MoeLayer& layer, std::size_t expert) {
-  const std::size_t bytes = layer.record.record_bytes;
-  return gated_mlp(
-      layout::expert_views(layer.record, layer.experts.subspan(expert * bytes, bytes)));
-}
-
 /// The rows of one chunk of an input, as positions of a pass.
 struct Chunk {
   std::size_t first_row = 0;
@@ -27,14 +21,9 @@ ExpertWork collect(const MoeLayer& layer, const Chunk& chunk, const MoeScratch& 
     scratch.row_of[position] = static_cast<std::uint32_t>(pair / top_k);
     scratch.weight_of[position] = scratch.weights[pair];
   }
-  std::size_t active = 0;
-  for (std::size_t expert = 0; expert < layer.router.num_experts; ++expert) {
-    const std::uint32_t count = scratch.order.count(expert);
-    if (count == 0) continue;
-    scratch.active[active++] = {expert_mlp(layer, expert), scratch.order.first[expert], count};
-  }
-  return {scratch.active.first(active), scratch.row_of.first(total), scratch.weight_of.first(total),
-          layer.activation};
+  const auto active =
+      list_active(layer, scratch.order, scratch.active, [](std::size_t expert) { return expert; });
+  return {active, scratch.row_of.first(total), scratch.weight_of.first(total), layer.activation};
 }
 
 /// scaled[p] = weight_of[p] * x[row_of[p]], in the forms that the experts read; from then on the

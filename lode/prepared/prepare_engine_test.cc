@@ -2,6 +2,7 @@
 
 #include "lode/prepared/compare.h"
 #include "lode/prepared/prepare_test_support.h"
+#include "lode/prepared/test_faulty_calls.h"
 
 // Preparations for GPU engines: the same bytes whatever stops and splits the work.
 
@@ -25,21 +26,6 @@ constexpr testing_support::SyntheticShape kModel{.storage = ExpertStorage::kNvfp
                                                  .intermediate = 512,
                                                  .vocab = 64};
 constexpr Options kSmallUnits{.unit_bytes = 1};
-
-// Fails one write to a data file and all that follow.
-class FailingWrites final : public io::SystemCalls {
- public:
-  explicit FailingWrites(std::uint64_t first) : first_(first) {}
-  std::int64_t pwrite(int file, std::span<const std::byte> bytes, std::uint64_t at) override {
-    if (next_++ >= first_) return -EIO;
-    return io::SystemCalls::pwrite(file, bytes, at);
-  }
-  bool failed() const { return next_ > first_; }
-
- private:
-  std::uint64_t first_;
-  std::uint64_t next_ = 0;
-};
 
 struct Way {
   ExpertStorage from{};

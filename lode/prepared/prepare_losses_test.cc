@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lode/prepared/prepare_test_support.h"
+#include "lode/prepared/test_faulty_calls.h"
 
 // What an engine's layout loses is counted on the way, and refused where that was asked for.
 
@@ -116,30 +117,15 @@ TEST(PrepareLosses, StrictFindsThemInWhatIsFinished) {
   model.expect_whole();  // and is left alone
 }
 
-// Stops at the first bytes of a data file from `first` on.
-class StoppedWrites final : public io::SystemCalls {
- public:
-  explicit StoppedWrites(std::uint64_t first) : first_(first) {}
-  std::int64_t pwrite(int file, std::span<const std::byte> bytes, std::uint64_t at) override {
-    if (next_++ >= first_) return -EIO;
-    return io::SystemCalls::pwrite(file, bytes, at);
-  }
-  bool stopped() const { return next_ > first_; }
-
- private:
-  std::uint64_t first_;
-  std::uint64_t next_ = 0;
-};
-
 TEST(PrepareLosses, StrictFindsThemInWhatAnEarlierRunMadeWhereverItStopped) {
   const FoldersInMemory in_memory;
   CleanModel model;
   model.put(model.binding().experts[0][1].gate, "\xB8");
   std::uint64_t least_rest = UINT64_MAX;
   for (std::uint64_t first = 0;; ++first) {
-    StoppedWrites calls(first);
+    FailingWrites calls(first);
     static_cast<void>(model.prepare(kSmallUnits, calls));
-    if (!calls.stopped()) break;
+    if (!calls.failed()) break;
     const auto begun = *model.open(kSmallUnits);
     least_rest = std::min(least_rest, begun->output_bytes() - begun->done_bytes());
     const auto refused = model.prepare(kStrict);
@@ -160,7 +146,7 @@ TEST(PrepareLosses, StrictRecordsInTheLedgerWhatItPlannedOfALookBackToo) {
     return preparation->output_bytes() - preparation->done_bytes();
   };
   for (std::uint64_t first = 0;; ++first) {  // until the first bank is there
-    StoppedWrites calls(first);
+    FailingWrites calls(first);
     ASSERT_FALSE(model.prepare(kSmallUnits, calls));
     if (rest_bytes() < last_bank_bytes) break;
     std::filesystem::remove_all(model.out());

@@ -3,8 +3,10 @@
 #include <signal.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <set>
+#include <span>
 #include <string>
 
 #include "lode/io/system_calls.h"
@@ -66,6 +68,21 @@ class FaultyCalls final : public io::SystemCalls {
   bool stays_;
   std::atomic<std::uint64_t> next_idx_ = 0;
   std::set<std::string> seen_;
+};
+
+/// Fails one write to a data file and all that follow.
+class FailingWrites final : public io::SystemCalls {
+ public:
+  explicit FailingWrites(std::uint64_t first) : first_(first) {}
+  std::int64_t pwrite(int file, std::span<const std::byte> bytes, std::uint64_t at) override {
+    if (next_++ >= first_) return -EIO;
+    return io::SystemCalls::pwrite(file, bytes, at);
+  }
+  bool failed() const { return next_ > first_; }
+
+ private:
+  std::uint64_t first_;
+  std::uint64_t next_ = 0;
 };
 
 }  // namespace lode::prepared
