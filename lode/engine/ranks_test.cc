@@ -139,5 +139,45 @@ TEST(EngineOverRanks, EndsAllWithTheErrorOfTheFirstThatCannotStart) {
   }
 }
 
+/// A text of so many tokens over two ranks; a rank that `stops` cancels at its first piece.
+struct RankText {
+  std::array<Generation, 2> ranks;
+  Status status;
+};
+RankText generate_over_ranks(std::array<bool, 2> stops) {
+  RankText text;
+  text.status = comm::run_ranks(2, {}, [&](comm::Group& group) -> Status {
+    const std::size_t rank = group.rank();
+    const RunPlan plan = plan_of(story_source(), over_ranks(2, static_cast<std::uint32_t>(rank)));
+    memory::Ledger ledger(plan.peak_bytes());
+    LODE_TRY(const auto engine,
+             Engine::start(source_of(story_folder()), plan, ledger, nullptr, &group));
+    Request request;
+    request.prompt_ids = {1, 2, 3};
+    request.max_new_tokens = 12;
+    request.sampling.temperature = 0;
+    LODE_TRY(text.ranks[rank],
+             engine->generate(request, [&](std::string_view) { return !stops[rank]; }));
+    return {};
+  });
+  return text;
+}
+
+TEST(EngineOverRanks, EndsAllTextsWhereOneRankIsToldToStop) {
+  const RankText whole = generate_over_ranks({false, false});
+  ASSERT_TRUE(whole.status) << to_string(whole.status.error());
+  EXPECT_EQ(whole.ranks[0].finish, Finish::kLength);
+  EXPECT_EQ(whole.ranks[1].ids, whole.ranks[0].ids);
+  for (const std::array<bool, 2> stops : {std::array{true, false}, std::array{false, true}}) {
+    const RankText stopped = generate_over_ranks(stops);
+    ASSERT_TRUE(stopped.status) << to_string(stopped.status.error());
+    for (const Generation& one : stopped.ranks) {
+      EXPECT_EQ(one.finish, Finish::kCancelled);
+      EXPECT_LT(one.ids.size(), whole.ranks[0].ids.size());
+      EXPECT_EQ(one.ids, stopped.ranks[0].ids);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace lode::engine

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <numeric>
 #include <random>
 
@@ -118,7 +119,10 @@ void expect_bits(const Layer& layer, const ExpertMap& map, const Trial& trial) {
     return run_rank(group, layer, map, trial, got[group.rank()]);
   });
   ASSERT_TRUE(status) << to_string(status.error());
-  for (const std::vector<float>& one : got) EXPECT_EQ(one, want);
+  for (const std::vector<float>& one : got) {
+    ASSERT_EQ(one.size(), want.size());
+    EXPECT_EQ(std::memcmp(one.data(), want.data(), want.size() * sizeof(float)), 0);
+  }
 }
 
 /// Any slots for the experts, each of which has one: the rest is drawn.
