@@ -6,6 +6,7 @@
 #include "lode/base/bytes.h"
 #include "lode/base/fmt.h"
 #include "lode/cli/balance_chart.h"
+#include "lode/cli/balance_record.h"
 #include "lode/cli/balance_view.h"
 #include "lode/cli/program.h"
 #include "lode/cli/text_file.h"
@@ -78,14 +79,14 @@ Result<std::vector<placement::ExpertMap>> read_maps(const std::string& path) {
 Result<std::size_t> slots_of(const BalanceOptions& options, std::size_t experts) {
   if (options.slots > 0 && options.redundant > 0)
     return Error{.code = Code::kUsage,
-                 .thing = "--slots and --redundant",
+                 .thing = "--slots and --redundant-experts",
                  .wanted = "one of them",
                  .found = "both"};
   if (options.slots > 0) return options.slots;
   const auto sum = checked_add(experts, options.redundant);
   if (sum) return static_cast<std::size_t>(*sum);
   return Error{.code = Code::kUsage,
-               .thing = "--redundant",
+               .thing = "--redundant-experts",
                .wanted = fmt::format("at most {}", placement::kMaxSlots),
                .found = fmt::format("{}", options.redundant)};
 }
@@ -167,7 +168,7 @@ void add_shape(CLI::App* command, BalanceOptions& options) {
   command->add_option("--ranks", options.ranks, "Ranks that hold the experts")->required();
   command->add_option("--slots", options.slots,
                       "Slots of all ranks together; as many as experts where neither is given");
-  command->add_option("--redundant", options.redundant, "Slots beyond one an expert");
+  command->add_option("--redundant-experts", options.redundant, "Slots beyond one an expert");
   command->add_option("--nodes", options.nodes, "Machines or sockets that the ranks lie on")
       ->capture_default_str();
   command
@@ -232,7 +233,7 @@ void add_plan_below(Program& program, CLI::App* balance) {
       balance, "plan",
       "Plan which slot of which rank holds which expert, from loads that were counted; prints what "
       "it is worth and what would move",
-      "  lode balance plan loads.json --ranks 32 --redundant 32 --nodes 4 --groups 8 --out "
+      "  lode balance plan loads.json --ranks 32 --redundant-experts 32 --nodes 4 --groups 8 --out "
       "maps.json\n"
       "  lode balance plan loads.json --ranks 8 --current maps.json --expert-bytes 44MB --json\n"
       "  lode balance plan loads.json --ranks 8 --svg balance.svg\n");
@@ -252,8 +253,10 @@ void add_simulate(Program& program, CLI::App* balance) {
       balance, "simulate",
       "Run traffic, of a file or made up, over ranks with and without balancing: balancedness, "
       "moves, bytes, predicted step time",
-      "  lode balance simulate --traffic shifting --ranks 8 --redundant 8 --expert-bytes 9MB\n"
-      "  lode balance simulate --traffic zipf --layers 58 --experts 256 --ranks 32 --redundant 32\n"
+      "  lode balance simulate --traffic shifting --ranks 8 --redundant-experts 8 --expert-bytes "
+      "9MB\n"
+      "  lode balance simulate --traffic zipf --layers 58 --experts 256 --ranks 32 "
+      "--redundant-experts 32\n"
       "  lode balance simulate traffic.json --ranks 4 --interval 100 --json\n");
   const auto options = std::make_shared<SimulateOptions>();
   command->add_option("LOADS", options->balance.loads,
@@ -274,11 +277,13 @@ void add_simulate(Program& program, CLI::App* balance) {
 void add_balance(Program& program) {
   CLI::App* const command =
       add_command(program, "balance",
-                  "Experts over ranks: plan maps from counted loads, simulate traffic with and "
+                  "Experts over ranks: count loads, plan maps from them, simulate traffic with and "
                   "without balancing",
-                  "  lode balance plan loads.json --ranks 8 --redundant 8 --out maps.json\n"
+                  "  lode balance record DIR -p Once --out loads.json\n"
+                  "  lode balance plan loads.json --ranks 8 --redundant-experts 8 --out maps.json\n"
                   "  lode balance simulate --traffic zipf --ranks 8 --svg balance.svg\n");
   command->require_subcommand(1);
+  add_balance_record(program, command);
   add_plan_below(program, command);
   add_simulate(program, command);
 }

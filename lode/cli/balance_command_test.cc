@@ -14,8 +14,8 @@ const std::string kLoads = R"({"layers": 1, "experts": 4, "loads": [[90, 30, 61,
 TEST(BalanceCommand, PlansAndWritesMapsThatItReadsAgain) {
   const std::string loads = write_temp("loads.json", kLoads);
   const std::string maps = temp("maps.json");
-  const Answer first = lode({"balance", "plan", loads, "--ranks", "2", "--redundant", "2", "--out",
-                             maps, "--expert-bytes", "1000"});
+  const Answer first = lode({"balance", "plan", loads, "--ranks", "2", "--redundant-experts", "2",
+                             "--out", maps, "--expert-bytes", "1000"});
   ASSERT_EQ(first.status, 0) << first.err;
   // The worked example A of the policy: 0.8306 before, 0.9526 after, one expert moves.
   EXPECT_THAT(first.out, HasSubstr("balancedness 0.8306 before, 0.9526 after"));
@@ -36,7 +36,7 @@ TEST(BalanceCommand, SimulatesEveryKindOfTraffic) {
   for (const char* const kind : {"zipf", "log-normal", "shifting"}) {
     const Answer answer =
         lode({"balance", "simulate", "--traffic", kind, "--layers", "2", "--experts", "16",
-              "--ranks", "4", "--redundant", "4", "--steps", "60", "--json"});
+              "--ranks", "4", "--redundant-experts", "4", "--steps", "60", "--json"});
     ASSERT_EQ(answer.status, 0) << answer.err;
     const json::Value report = json_of(answer.out);
     EXPECT_EQ(whole(report, "steps"), 60);
@@ -69,12 +69,16 @@ TEST(BalanceCommand, RefusesWhatCannotBeMeant) {
     const char* message;
   } bad[] = {
       {{"plan", loads, "--ranks", "3"}, 2, "the nearest is 6"},
-      {{"plan", loads, "--ranks", "2", "--slots", "6", "--redundant", "2"}, 2, "one of them"},
+      {{"plan", loads, "--ranks", "2", "--slots", "6", "--redundant-experts", "2"},
+       2,
+       "one of them"},
       {{"plan", loads, "--ranks", "2", "--policy", "luck"}, 2, "identity, deepseek or best"},
       {{"plan", loads, "--ranks", "2", "--expert-bytes", "many"}, 2, "--expert-bytes"},
       {{"plan", loads, "--ranks", "2", "--bandwidth", "0"}, 2, "speed of sending"},
       {{"plan", loads, "--ranks", "2", "--row-us", "-1"}, 2, "time of a row"},
-      {{"plan", loads, "--ranks", "2", "--redundant", "18446744073709551615"}, 2, "--redundant"},
+      {{"plan", loads, "--ranks", "2", "--redundant-experts", "18446744073709551615"},
+       2,
+       "--redundant-experts"},
       {{"plan", loads, "--ranks", "2", "--current", loads}, 4, "\"slots\""},
       {{"plan", write_temp("bad.json", "{"), "--ranks", "2"}, 4, "bad.json"},
       {{"plan", temp("none.json"), "--ranks", "2"}, 6, "none.json"},

@@ -29,6 +29,7 @@ struct ModelOptions {
   std::uint32_t ranks = 1;
   std::uint32_t redundant_experts = 0;
   std::string placement = "linear";
+  std::string expert_map;  // a file, or empty
   std::uint32_t peer_timeout_seconds = 60;
   std::string receipt;   // a file, or empty
   std::string progress;  // "json", "text", "none"; empty: text on a terminal

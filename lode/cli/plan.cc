@@ -148,7 +148,7 @@ Status plan_preparation(const ModelOptions& options, const PlanOptions& how) {
 }
 
 Status plan(const ModelOptions& options, const PlanOptions& how) {
-  if (!how.target.is_cpu() || !how.target.experts.empty()) return plan_preparation(options, how);
+  if (how.target.is_preparation()) return plan_preparation(options, how);
   LODE_TRY(const Planned planned, make_plan(options, how));
   if (!how.svg.empty()) {
     const engine::RunPlan& made = planned.plan;

@@ -43,13 +43,18 @@ Result<engine::Settings> settings_of(const PrepareOptions& options) {
   return settings;
 }
 
-// An export has no other readers than GPU engines.
+// An export has no other readers than GPU engines, and what it does not do it does not pass over.
 Status check_export(const PrepareOptions& options) {
-  if (options.export_as.empty() || !options.target.is_cpu()) return {};
+  if (options.export_as.empty()) return {};
+  const char* const other = options.target.is_cpu()   ? "--target cpu"
+                            : options.dense == "int8" ? "--dense int8"
+                            : options.consume         ? "--consume"
+                                                      : nullptr;
+  if (other == nullptr) return {};
   return Error{.code = Code::kUsage,
                .thing = "--export",
-               .wanted = "a target of a GPU engine",
-               .found = "--target cpu"};
+               .wanted = "a target of a GPU engine, matrices as stored, the source kept",
+               .found = other};
 }
 
 // What the kernel sees while it runs, and the line of progress; passes Ctrl-C on.

@@ -3,15 +3,19 @@
 #include <atomic>
 #include <chrono>
 
+#include "lode/base/bytes.h"
 #include "lode/base/fmt.h"
 #include "lode/cli/text_file.h"
 #include "lode/comm/mpi_group.h"
 #include "lode/comm/thread_group.h"
+#include "lode/engine/balance_files.h"
+#include "lode/json/json.h"
 
 namespace lode::cli {
 namespace {
 
 std::atomic<bool> was_said = false;
+constexpr std::size_t kMaxMapBytes = 64 * kMiB;
 
 Status check_launcher(const ModelOptions& options, const comm::Group& group) {
   if (options.ranks == 1 || options.ranks == group.size()) return {};
@@ -35,10 +39,19 @@ Status on_processes(const ModelOptions& options, const comm::GroupOptions& group
   return done;
 }
 
-void take_placement(const ModelOptions& options, engine::RankSettings& ranks) {
+// Errors: those of reading the maps.
+Status take_placement(const ModelOptions& options, engine::RankSettings& ranks) {
   ranks.redundant_experts = options.redundant_experts;
   const bool in_turn = options.placement == "round-robin";
   ranks.order = in_turn ? placement::Order::kRoundRobin : placement::Order::kLinear;
+  if (options.expert_map.empty() || ranks.ranks == 1) return {};
+  LODE_TRY(const std::string text, read_text_file(options.expert_map, kMaxMapBytes));
+  auto value = json::parse(text);
+  if (!value) return at(options.expert_map, std::move(value).error());
+  auto maps = engine::read_balance_maps(*value);
+  if (!maps) return at(options.expert_map, std::move(maps).error());
+  ranks.maps = *std::move(maps);
+  return {};
 }
 
 }  // namespace
@@ -69,13 +82,15 @@ void add_placement_options(CLI::App* command, const std::shared_ptr<ModelOptions
                    "Which rank has which expert: consecutive ones, or every N-th")
       ->check(CLI::IsMember({"linear", "round-robin"}))
       ->capture_default_str();
+  command->add_option("--expert-map", options->expert_map,
+                      "Instead: maps of all layers, as `lode balance plan` writes them");
 }
 
 Result<engine::Settings> rank_settings(const ModelOptions& options, const RankContext& context) {
   LODE_TRY(engine::Settings settings, settings_of(options));
   if (context.group == nullptr) return settings;
   settings.ranks = engine::settings_of(*context.group, context.one_process);
-  take_placement(options, settings.ranks);
+  LODE_TRY_STATUS(take_placement(options, settings.ranks));
   return settings;
 }
 
@@ -88,7 +103,7 @@ Result<engine::RankSettings> planned_rank(const ModelOptions& options, std::uint
                  .found = fmt::format("rank {} of {}", rank, ranks)};
   }
   engine::RankSettings settings{.ranks = ranks, .rank = rank, .ranks_here = ranks};
-  take_placement(options, settings);
+  LODE_TRY_STATUS(take_placement(options, settings));
   return settings;
 }
 

@@ -31,16 +31,16 @@ struct RankContext {
 /// Adds --ranks, --peer-timeout and those of add_placement_options.
 void add_rank_options(CLI::App* command, const std::shared_ptr<ModelOptions>& options);
 
-/// Adds --redundant-experts and --placement.
+/// Adds --redundant-experts, --placement and --expert-map.
 void add_placement_options(CLI::App* command, const std::shared_ptr<ModelOptions>& options);
 
 /// For the plan of one of so many ranks, all of them threads of one process.
-/// Errors: kUsage for ranks that there cannot be.
+/// Errors: kUsage for ranks that there cannot be; those of reading the maps.
 Result<engine::RankSettings> planned_rank(const ModelOptions& options, std::uint32_t ranks,
                                           std::uint32_t rank);
 
 /// The settings of one rank: those of the flags, and its place in the group.
-/// Errors: those of settings_of.
+/// Errors: those of settings_of, and of reading the maps.
 Result<engine::Settings> rank_settings(const ModelOptions& options, const RankContext& context);
 
 /// Runs a command once for each rank: as threads of this process where --ranks says so, as the

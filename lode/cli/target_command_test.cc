@@ -96,5 +96,39 @@ TEST(TargetCommands, PlanRefusesWhatBelongsToARunAndPartsOfTheCpu) {
   EXPECT_EQ(lode({"plan", kStory, "--target", "nobody"}).status, 2);
 }
 
+TEST(TargetCommands, PrepareRefusesWhatItWouldPassOverInSilence) {
+  const std::string out = temp("passed-over");
+  const auto refused = [&](std::vector<std::string> more) {
+    std::vector<std::string> words = {"prepare", kStory, out};
+    words.insert(words.end(), more.begin(), more.end());
+    const Answer answer = lode(words);
+    EXPECT_EQ(answer.status, 2) << answer.err;
+    EXPECT_FALSE(std::filesystem::exists(out));
+    return answer.err;
+  };
+  EXPECT_THAT(refused({"--online", "nvfp4"}), HasSubstr("--online: want a target of a GPU engine"));
+  EXPECT_THAT(refused({"--fp8-activations"}), HasSubstr("--fp8-activations"));
+  EXPECT_THAT(refused({"--flashinfer", "0.6.16"}), HasSubstr("--flashinfer"));
+  EXPECT_THAT(refused({"--target", "marlin", "--experts", "0-1", "--ranks", "2"}),
+              HasSubstr("one of the two"));
+  const std::vector<std::string> exported = {"--target", "marlin", "--export", "safetensors"};
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"--dense", "int8"}, {"--consume"}}) {
+    std::vector<std::string> words = exported;
+    words.insert(words.end(), more.begin(), more.end());
+    EXPECT_THAT(refused(words), HasSubstr("--export: want"));
+  }
+  EXPECT_EQ(lode({"plan", kStory, "--online", "nvfp4"}).status, 2);
+}
+
+TEST(TargetCommands, PlanOfARankIsThatOfARun) {
+  const json::Value one = json_of(lode({"plan", kStory, "--json"}).out);
+  const json::Value rank =
+      json_of(lode({"plan", kStory, "--ranks", "2", "--rank", "1", "--json"}).out);
+  EXPECT_LT(whole(rank, "weight_bytes"), whole(one, "weight_bytes"));
+  EXPECT_EQ(lode({"plan", kStory, "--ranks", "2", "--rank", "2"}).status, 2);
+  EXPECT_EQ(lode({"plan", kStory, "--ranks", "2", "--expert-map", "nowhere.json"}).status, 6);
+}
+
 }  // namespace
 }  // namespace lode::cli

@@ -37,6 +37,29 @@ Result<std::vector<std::uint32_t>> parse_numbers(const std::string& text) {
   }
 }
 
+// What only a GPU engine's target has: for cpu it would be passed over in silence.
+Status check_cpu(const TargetOptions& options) {
+  const char* const thing = options.is_part()             ? "--experts, --ranks"
+                            : !options.online.empty()     ? "--online"
+                            : options.fp8_activations     ? "--fp8-activations"
+                            : options.flashinfer != "0.7" ? "--flashinfer"
+                                                          : nullptr;
+  if (!options.is_cpu() || thing == nullptr) return {};
+  return Error{.code = Code::kUsage,
+               .thing = thing,
+               .wanted = "a target of a GPU engine",
+               .found = "--target cpu",
+               .hint = "--target marlin, for one"};
+}
+
+Status check_part(const TargetOptions& options) {
+  if (options.experts.empty() || (options.ranks == 1 && options.rank == 0)) return {};
+  return Error{.code = Code::kUsage,
+               .thing = "--experts with --ranks",
+               .wanted = "one of the two",
+               .found = "both"};
+}
+
 }  // namespace
 
 void add_target_options(CLI::App* command, TargetOptions& options) {
@@ -67,6 +90,7 @@ void add_target_options(CLI::App* command, TargetOptions& options) {
 }
 
 Result<loader::EngineChoice> choice_of(const TargetOptions& options, std::uint32_t num_experts) {
+  LODE_TRY_STATUS(check_part(options));
   loader::EngineChoice choice;
   choice.target = *targets::target_by_name(options.target);  // one of those that CLI11 lets through
   choice.options.fp8_activations = options.fp8_activations;
@@ -76,11 +100,8 @@ Result<loader::EngineChoice> choice_of(const TargetOptions& options, std::uint32
   if (!options.experts.empty()) {
     LODE_TRY(choice.experts, parse_numbers(options.experts));
   }
-  if (!choice.is_cpu() || choice.experts.empty()) return choice;
-  return Error{.code = Code::kUsage,
-               .thing = "--experts, --ranks",
-               .wanted = "a target of a GPU engine",
-               .found = "--target cpu"};
+  LODE_TRY_STATUS(check_cpu(options));
+  return choice;
 }
 
 }  // namespace lode::cli

@@ -20,6 +20,10 @@ struct TargetOptions {
   std::string online;
 
   bool is_cpu() const { return target == "cpu"; }
+  /// Whether more is asked for than ranks, which runs have, too.
+  bool is_preparation() const {
+    return !is_cpu() || !experts.empty() || !online.empty() || fp8_activations;
+  }
   bool is_part() const { return !experts.empty() || ranks != 1 || rank != 0; }
 };
 

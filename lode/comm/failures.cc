@@ -37,6 +37,10 @@ Error operations_differ(std::size_t here, const Exchange& mine, std::size_t othe
   if (theirs == Operation::kEnd) {
     return ranks_lost(here, subject_of(mine.operation), {other}, std::nullopt);
   }
+  // The same seen from the rank that leaves: whoever notices first, all hear one thing.
+  if (mine.operation == Operation::kEnd) {
+    return ranks_lost(other, subject_of(theirs), {here}, std::nullopt);
+  }
   return at_rank(here,
                  {.thing = "ranks that should do the same",
                   .wanted = in_words(mine.operation, mine.root),

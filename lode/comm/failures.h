@@ -24,7 +24,7 @@ Error ranks_lost(std::size_t here, std::string_view subject, const std::vector<s
                  std::optional<std::chrono::milliseconds> deadline);
 
 /// That another rank is in another collective, or in the same with another root. One at its end has
-/// left.
+/// left, be it the other or this one.
 Error operations_differ(std::size_t here, const Exchange& mine, std::size_t other, Operation theirs,
                         std::size_t their_root);
 

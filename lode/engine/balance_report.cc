@@ -126,10 +126,14 @@ Result<BalancePlan> plan_balance(const BalanceLoads& loads, std::span<const Expe
   LODE_TRY(const ExpertMap first,
            placement::initial_map(loads.experts, request.shape.slots, request.shape.ranks));
   const std::vector<ExpertMap> initial(loads.layers, first);
+  // Without maps in use `best` still may not be worse than the initial ones, and the published
+  // policy gives its own map to the slot.
+  const bool free = current.empty() && request.policy != placement::Policy::kBest;
   if (current.empty()) current = initial;
+  const auto known = free ? std::span<const ExpertMap>() : current;
   BalancePlan made;
   const placement::PlanInput input{
-      .load = loads.loads, .experts = loads.experts, .shape = request.shape, .current = current};
+      .load = loads.loads, .experts = loads.experts, .shape = request.shape, .current = known};
   const auto start = std::chrono::steady_clock::now();
   LODE_TRY(made.maps, placement::plan(request.policy, input));
   const auto taken = std::chrono::steady_clock::now() - start;

@@ -65,7 +65,8 @@ struct BalancePlan {
   std::int64_t planning_us = 0;  // what planning itself took, on one thread
 };
 
-/// Plans from loads and the maps in use; no maps are the initial ones.
+/// Plans from loads and the maps in use. No maps are the initial ones; then ranks and slots are
+/// named as the policy itself names them, but for `best`, which compares with the initial maps.
 ///
 /// Errors: as `placement::plan` and `change_between`; kUsage for costs that are below 0 or none.
 Result<BalancePlan> plan_balance(const BalanceLoads& loads,

@@ -14,6 +14,7 @@ namespace {
 
 using placement::ExpertMap;
 using placement::Policy;
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 TEST(BalanceTraffic, IsTheSameForTheSameSeedOnly) {
@@ -107,13 +108,18 @@ TEST(BalanceReport, SaysWhatAPlanIsWorthAndMoves) {
   const BalanceLoads loads{.layers = 1, .experts = 4, .loads = {90, 30, 61, 20}, .traffic = {}};
   placement::Costs costs = kCosts;
   costs.seconds_per_expert = costs.seconds_per_layer = 0;
-  const auto plan = plan_balance(loads, {},
-                                 {.policy = Policy::kDeepSeek,
-                                  .shape = {.slots = 6, .ranks = 2},
-                                  .costs = costs,
-                                  .rule = {.steps = 2}});
+  const BalanceRequest request{.policy = Policy::kDeepSeek,
+                               .shape = {.slots = 6, .ranks = 2},
+                               .costs = costs,
+                               .rule = {.steps = 2}};
+  const auto published = plan_balance(loads, {}, request);
+  ASSERT_TRUE(published) << to_string(published.error());
+  EXPECT_THAT(published->maps.front().physical_to_logical(), ElementsAre(0, 2, 1, 0, 2, 3));
+  const auto initial = placement::initial_map(4, 6, 2);
+  ASSERT_TRUE(initial);
+  const auto plan = plan_balance(loads, std::span(&*initial, 1), request);
   ASSERT_TRUE(plan) << to_string(plan.error());
-  EXPECT_THAT(plan->maps.front().physical_to_logical(), testing::ElementsAre(0, 1, 2, 3, 0, 2));
+  EXPECT_THAT(plan->maps.front().physical_to_logical(), ElementsAre(0, 1, 2, 3, 0, 2));
   EXPECT_EQ(plan->change.sent_records, 1u);
   EXPECT_EQ(plan->change.sent_bytes, 200u);
   EXPECT_EQ(plan->change.transfer_seconds, 2);

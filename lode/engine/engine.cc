@@ -114,13 +114,15 @@ Status Engine::make_workplace(const RunPlan& plan, memory::Ledger& ledger) {
   return {};
 }
 
-Result<Generation> Engine::generate(const Request& request, const OnText& on_text) {
+Result<Generation> Engine::generate(const Request& request, const OnText& on_text,
+                                    model::Observer* observer) {
   LODE_TRY(const text::Tokenizer* tokens, tokenizer());
   const Workplace place{.model = &*model_,
                         .cache = &*cache_,
                         .tokenizer = tokens,
                         .logits = logits().first(source_.spec.vocab),
-                        .group = places_ != nullptr ? &places_->group() : nullptr};
+                        .group = places_ != nullptr ? &places_->group() : nullptr,
+                        .observer = observer};
   return engine::generate(place, request, on_text);
 }
 

@@ -58,7 +58,8 @@ class Engine {
 
   /// Continues a text; all ranks do, with the same request.
   /// Errors: those of engine::generate and `tokenizer`.
-  Result<Generation> generate(const Request& request, const OnText& on_text);
+  Result<Generation> generate(const Request& request, const OnText& on_text,
+                              model::Observer* observer = nullptr);
 
  private:
   Status begin(const RunPlan& plan, memory::Ledger& ledger, loader::Progress* progress);

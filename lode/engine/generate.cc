@@ -113,8 +113,8 @@ Result<Generation> generate(const Workplace& place, const Request& request, cons
   LODE_TRY(Sampler sampler, Sampler::make(request.sampling, place.model->spec().vocab));
   Generation result;
   const Clock::time_point begin = Clock::now();
-  LODE_TRY_STATUS(
-      place.model->forward(request.prompt_ids, *place.cache, model::Logits::kLast, place.logits));
+  LODE_TRY_STATUS(place.model->forward(request.prompt_ids, *place.cache, model::Logits::kLast,
+                                       place.logits, place.observer));
   result.prompt_us = us_since(begin);
   if (request.max_new_tokens == 0) return result;
 
@@ -130,8 +130,8 @@ Result<Generation> generate(const Workplace& place, const Request& request, cons
       result.finish = *finish;
       break;
     }
-    LODE_TRY_STATUS(
-        place.model->forward(std::span(&id, 1), *place.cache, model::Logits::kLast, place.logits));
+    LODE_TRY_STATUS(place.model->forward(std::span(&id, 1), *place.cache, model::Logits::kLast,
+                                         place.logits, place.observer));
   }
   text.flush();
   result.text = text.take();

@@ -48,6 +48,7 @@ struct Workplace {
   const text::Tokenizer* tokenizer = nullptr;
   std::span<float> logits;
   comm::Group* group = nullptr;  // of more ranks than one: they end together
+  model::Observer* observer = nullptr;
 };
 
 /// Whether `ids` can be a prompt where the cache has room for `free_tokens`.

@@ -25,6 +25,51 @@ Result<placement::ExpertMap> map_of(const families::RouterSpec& router,
   return placement::initial_map(router.num_experts, slots, settings.ranks);
 }
 
+Error other_maps(std::string thing, std::size_t wanted, std::size_t found) {
+  return {.code = Code::kUsage,
+          .thing = std::move(thing),
+          .wanted = fmt::format("{}", wanted),
+          .found = fmt::format("{}", found),
+          .where = "--expert-map"};
+}
+
+// All layers have as many slots a rank, and a rank's empty ones are its last: so a bank is laid
+// out.
+Status check_map(const placement::ExpertMap& map, const families::ModelSpec& spec,
+                 const RankSettings& settings) {
+  if (map.experts() != spec.router.num_experts) {
+    return other_maps("experts of a map", spec.router.num_experts, map.experts());
+  }
+  if (map.ranks() != settings.ranks) {
+    return other_maps("ranks of a map", settings.ranks, map.ranks());
+  }
+  if (map.slots() != settings.maps.front().slots()) {
+    return other_maps("slots of each layer", settings.maps.front().slots(), map.slots());
+  }
+  for (std::size_t slot = 1; slot < map.slots(); ++slot) {
+    const bool same_rank = map.rank_of(slot) == map.rank_of(slot - 1);
+    if (same_rank && map.expert_of(slot - 1) < 0 && map.expert_of(slot) >= 0) {
+      return Error{.code = Code::kUsage,
+                   .thing = fmt::format("slot {} of a map", slot - 1),
+                   .wanted = "an expert, as the empty slots of a rank are its last",
+                   .found = "none",
+                   .where = "--expert-map"};
+    }
+  }
+  return {};
+}
+
+Result<std::vector<placement::ExpertMap>> check_maps(const families::ModelSpec& spec,
+                                                     const RankSettings& settings) {
+  if (settings.maps.size() != spec.num_layers) {
+    return other_maps("maps", spec.num_layers, settings.maps.size());
+  }
+  for (const placement::ExpertMap& map : settings.maps) {
+    LODE_TRY_STATUS(check_map(map, spec, settings));
+  }
+  return settings.maps;
+}
+
 }  // namespace
 
 RankSettings settings_of(const comm::Group& group, bool one_process) {
@@ -44,6 +89,7 @@ Result<std::vector<placement::ExpertMap>> expert_maps(const families::ModelSpec&
                                                       const RankSettings& settings) {
   if (settings.ranks == 1) return std::vector<placement::ExpertMap>{};
   if (spec.router.num_experts == 0) return no_experts(settings.ranks);
+  if (!settings.maps.empty()) return check_maps(spec, settings);
   if (settings.order == placement::Order::kRoundRobin) {
     const auto refusal = placement::round_robin_refusal(
         {.expert_groups = spec.router.num_groups, .redundant_experts = settings.redundant_experts});

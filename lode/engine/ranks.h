@@ -24,6 +24,7 @@ struct RankSettings {
   bool one_process = true;  // those are threads of one process
   std::uint32_t redundant_experts = 0;
   placement::Order order = placement::Order::kLinear;  // of experts without replicas
+  std::vector<placement::ExpertMap> maps{};            // [layers], instead of all that, or empty
 };
 
 /// Bytes that MPI takes in each process.
@@ -35,7 +36,8 @@ RankSettings settings_of(const comm::Group& group, bool one_process);
 /// Where the experts of each layer lie to begin with; empty for one rank.
 ///
 /// Errors: kUsage for experts that do not divide by ranks with their replicas, for a round robin
-///         that cannot be had, and for a model without experts.
+///         that cannot be had, for maps of another model or of other ranks, and for a model without
+///         experts.
 Result<std::vector<placement::ExpertMap>> expert_maps(const families::ModelSpec& spec,
                                                       const RankSettings& settings);
 

@@ -1,6 +1,7 @@
 #include "lode/prepared/export.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "lode/loader/stage_guard.h"
 #include "lode/loader/tensor_uses.h"
 #include "lode/memory/buffer.h"
+#include "lode/prepared/export_folder.h"
 #include "lode/prepared/out_folder.h"
 #include "lode/prepared/output_file.h"
 #include "lode/prepared/source_stamp.h"
@@ -27,7 +29,6 @@ using memory::Tag;
 constexpr std::uint64_t kFileBytes = 4 * kGiB;   // about; a tensor is never cut
 constexpr std::uint64_t kPieceBytes = 2 * kMiB;  // of a tensor that is copied
 constexpr std::uint64_t kBytesATensor = 512;     // name, entry of the header and of the index
-constexpr std::string_view kIndexName = "model.safetensors.index.json";
 constexpr std::string_view kCopyStage = "copy";
 
 /// A tensor of the export.
@@ -99,10 +100,6 @@ struct Layout {
   std::vector<std::string> headers;  // of the files, with their eight bytes of length
   std::vector<std::uint64_t> file_bytes;
 };
-
-std::string file_name(std::size_t idx, std::size_t count) {
-  return fmt::format("model-{:05}-of-{:05}.safetensors", idx + 1, count);
-}
 
 std::vector<Entry> entries_of(const Input& input, Layout& layout) {
   const ExpertTensors experts(input);
@@ -190,24 +187,14 @@ Layout lay_out_export(const Input& input) {
   return layout;
 }
 
-/// The files of the export. Those that were made are removed unless `keep` was called.
+/// The files of the export. They bear their own names when all of them are whole.
 class Files final : public loader::ChunkSink {
  public:
   Files(const Input& input, std::filesystem::path out, const Layout& layout, io::SystemCalls& calls)
       : input_(input), out_(std::move(out)), layout_(layout), calls_(calls) {}
-  ~Files() override {
-    if (kept_) return;
-    files_.clear();
-    for (std::size_t i = 0; i < layout_.headers.size(); ++i) {
-      static_cast<void>(remove_file(calls_, path(i)));
-    }
-  }
-  Files(const Files&) = delete;
-  Files& operator=(const Files&) = delete;
-
   Status open() {
     for (std::size_t i = 0; i < layout_.headers.size(); ++i) {
-      LODE_TRY(OutputFile file, OutputFile::open(calls_, path(i), OutputFile::Way::kBuffered));
+      LODE_TRY(OutputFile file, OutputFile::open(calls_, part(i), OutputFile::Way::kBuffered));
       LODE_TRY_STATUS(file.truncate(0));
       LODE_TRY_STATUS(file.write(std::as_bytes(std::span(layout_.headers[i])), 0));
       files_.push_back(std::move(file));
@@ -240,17 +227,21 @@ class Files final : public loader::ChunkSink {
     return {};
   }
 
-  Status sync() {
+  Status finish() {
     for (OutputFile& file : files_) LODE_TRY_STATUS(file.sync_data());
+    files_.clear();
+    for (std::size_t i = 0; i < layout_.headers.size(); ++i) {
+      LODE_TRY_STATUS(rename_file(calls_, part(i), path(i)));
+    }
     return sync_folder(calls_, out_.string());
   }
-  void keep() noexcept { kept_ = true; }
   std::uint64_t written_bytes() const noexcept { return written_bytes_; }
 
  private:
   std::string path(std::size_t idx) const {
-    return (out_ / file_name(idx, layout_.headers.size())).string();
+    return (out_ / export_file_name(idx, layout_.headers.size())).string();
   }
+  std::string part(std::size_t idx) const { return path(idx) + ".part"; }
 
   const Input& input_;
   std::filesystem::path out_;
@@ -258,7 +249,12 @@ class Files final : public loader::ChunkSink {
   io::SystemCalls& calls_;
   std::vector<OutputFile> files_;
   std::uint64_t written_bytes_ = 0;
-  bool kept_ = false;
+};
+
+/// Takes what nobody wants: for a look at losses.
+class NoFiles final : public loader::ChunkSink {
+ public:
+  Status put(const loader::ChunkRun&) override { return {}; }
 };
 
 Status copy_tensor(const Entry& entry, io::ReadEngine& engine, std::span<std::byte> piece,
@@ -298,7 +294,8 @@ std::string index_text(const Layout& layout) {
   json::Object map;
   std::uint64_t bytes = 0;
   for (const Entry& entry : layout.entries) {
-    map.emplace_back(entry.name, json::Value(file_name(entry.file_idx, layout.headers.size())));
+    map.emplace_back(entry.name,
+                     json::Value(export_file_name(entry.file_idx, layout.headers.size())));
     bytes += entry.bytes;
   }
   return json::dump(json::object({{"metadata", json::object({{"total_size", bytes}})},
@@ -307,29 +304,21 @@ std::string index_text(const Layout& layout) {
          "\n";
 }
 
-Status check_empty(const std::filesystem::path& source, const std::filesystem::path& out) {
-  LODE_TRY_STATUS(check_apart(source, out));
-  std::error_code fault;
-  if (!std::filesystem::exists(out, fault)) return {};
-  if (std::filesystem::is_directory(out, fault) && std::filesystem::is_empty(out, fault)) return {};
-  return Error{.code = Code::kUsage,
-               .thing = out.string(),
-               .wanted = "a folder that is empty or not there yet, for an export",
-               .found = "something else"};
-}
-
 class Export final : public Preparation {
  public:
   Export(const Input& input, std::filesystem::path out, const Options& options,
          io::SystemCalls& calls)
       : input_(input),
         out_(std::move(out)),
-        strict_(options.strict),
+        options_(options),
         calls_(calls),
         layout_(lay_out_export(input_)) {}
 
-  bool is_finished() const override { return false; }
-  std::uint64_t done_bytes() const override { return 0; }
+  /// Errors: those of open_export.
+  Status look();
+
+  bool is_finished() const override { return state_.is_finished; }
+  std::uint64_t done_bytes() const override { return is_finished() ? output_bytes() : 0; }
   std::uint64_t output_bytes() const override {
     std::uint64_t bytes = 0;
     for (const std::uint64_t file : layout_.file_bytes) bytes += file;
@@ -341,26 +330,40 @@ class Export final : public Preparation {
   std::vector<memory::StageUse> expected_stages(const memory::TagBytes& held_before) const override;
   Result<Report> run(memory::Ledger& ledger, loader::Progress* progress) override;
 
-  Status check_room() const;
-
  private:
+  ExportContent content() const { return {description_, index_text(layout_), layout_.file_bytes}; }
+  Status check_room() const;
+  Status stream(memory::Ledger& ledger, io::ReadEngine& engine, loader::ChunkSink& sink,
+                loader::Progress* progress, Report& report) const;
+  Status write(memory::Ledger& ledger, loader::Progress* progress, Report& report) const;
+
   Input input_;
   std::filesystem::path out_;
-  bool strict_;
+  Options options_;
   io::SystemCalls& calls_;
   Layout layout_;
+  std::string description_;
+  ExportState state_;
 };
+
+Status Export::look() {
+  LODE_TRY_STATUS(check_out(input_.folder, out_));
+  LODE_TRY(description_, describe_export(input_));
+  LODE_TRY(state_, look_at_export(calls_, out_, content(), options_.force));
+  return is_finished() ? Status{} : check_room();
+}
 
 Status Export::check_room() const {
   const std::string folder = nearest_folder(out_).string();
   const std::int64_t free = calls_.free_bytes(folder);
   if (free < 0) return io::system_error(folder, "ask for free space", free);
   const std::uint64_t need = output_bytes() + companion_bytes(input_.folder) + kMiB;
-  if (need <= static_cast<std::uint64_t>(free)) return {};
+  const std::uint64_t room = static_cast<std::uint64_t>(free) + state_.leftover_disk_bytes;
+  if (need <= room) return {};
   return Error{.code = Code::kNoSpace,
                .thing = out_.string(),
                .wanted = fmt::format("{} ({} bytes) free", human_bytes(need), need),
-               .found = human_bytes(static_cast<std::uint64_t>(free)),
+               .found = human_bytes(room),
                .hint = "make room and call again"};
 }
 
@@ -368,6 +371,7 @@ std::vector<memory::StageUse> Export::expected_stages(const memory::TagBytes& he
   memory::TagBytes held = held_before;
   of(held, Tag::kMetadata) += table_bytes();
   auto stages = loader::expected_engine_stages(*input_.engine, {}, held);
+  if (is_finished()) return stages;
   memory::TagBytes peak = held;
   const memory::BufferCost piece = memory::buffer_cost(kPieceBytes);
   of(peak, Tag::kStaging) += piece.tag_bytes;
@@ -376,32 +380,56 @@ std::vector<memory::StageUse> Export::expected_stages(const memory::TagBytes& he
   return stages;
 }
 
-Result<Report> Export::run(memory::Ledger& ledger, loader::Progress* progress) {
-  LODE_TRY(const memory::Reservation tables,
-           ledger.reserve(Tag::kMetadata, table_bytes(), "names of the export"));
-  Report report{.output_bytes = output_bytes(), .reading = {}};
-  LODE_TRY_STATUS(make_folder(calls_, out_.string()));
+Status Export::stream(memory::Ledger& ledger, io::ReadEngine& engine, loader::ChunkSink& sink,
+                      loader::Progress* progress, Report& report) const {
+  loader::EngineFindings findings;
+  const loader::EngineStart start{.is_strict = options_.strict};
+  LODE_TRY_STATUS(loader::stream_engine(*input_.engine, input_.binding,
+                                        {ledger, engine, sink, progress, start, &findings}));
+  report.unequal_pairs = findings.unequal_pairs;
+  report.implausible_scales = findings.implausible_scales;
+  report.losses = std::move(findings.losses);
+  return {};
+}
+
+// The index last: from then on it is an export.
+Status Export::write(memory::Ledger& ledger, loader::Progress* progress, Report& report) const {
   Files files(input_, out_, layout_, calls_);
   LODE_TRY_STATUS(files.open());
   LODE_TRY(const auto engine, loader::make_engine(input_.plan));
   report.reading = engine->description();
-  loader::EngineFindings findings;
-  const loader::EngineStart start{.is_strict = strict_};
-  LODE_TRY_STATUS(loader::stream_engine(*input_.engine, input_.binding,
-                                        {ledger, *engine, files, progress, start, &findings}));
-  report.unequal_pairs = findings.unequal_pairs;
-  report.implausible_scales = findings.implausible_scales;
-  report.losses = std::move(findings.losses);
+  LODE_TRY_STATUS(stream(ledger, *engine, files, progress, report));
   LODE_TRY_STATUS(copy_rest({layout_, ledger, *engine, progress}, files));
-  LODE_TRY_STATUS(files.sync());
+  LODE_TRY_STATUS(files.finish());
   LODE_TRY(const auto companions, copy_companions(calls_, input_.folder, out_));
   static_cast<void>(companions);
   const std::string index = index_text(layout_);
-  LODE_TRY_STATUS(replace_file(calls_, out_.string(), std::string(kIndexName),
+  LODE_TRY_STATUS(replace_file(calls_, out_.string(), std::string(kExportIndexFile),
                                std::as_bytes(std::span(index))));
-  files.keep();
   report.written_bytes = files.written_bytes();
-  return report;
+  return {};
+}
+
+Result<Report> Export::run(memory::Ledger& ledger, loader::Progress* progress) {
+  LODE_TRY(const memory::Reservation tables,
+           ledger.reserve(Tag::kMetadata, table_bytes(), "names of the export"));
+  Report report{.output_bytes = output_bytes(), .reading = {}};
+  if (is_finished()) {
+    if (!options_.strict) return report;
+    LODE_TRY(const auto engine, loader::make_engine(input_.plan));
+    report.reading = engine->description();
+    NoFiles nothing;
+    LODE_TRY_STATUS(stream(ledger, *engine, nothing, progress, report));
+    return report;
+  }
+  LODE_TRY(const OutputFile taken, take_export(calls_, out_, content(), options_.force));
+  Status status = write(ledger, progress, report);
+  if (status) {
+    state_.is_finished = true;
+    return report;
+  }
+  drop_export(calls_, out_);
+  return std::move(status).error();
 }
 
 }  // namespace
@@ -410,9 +438,8 @@ Result<std::unique_ptr<Preparation>> open_export(const Input& input,
                                                  const std::filesystem::path& out,
                                                  const Options& options, io::SystemCalls& calls) {
   LODE_CHECK(input.engine != nullptr, "an export is for an engine");
-  LODE_TRY_STATUS(check_empty(input.folder, out));
   auto work = std::make_unique<Export>(input, out, options, calls);
-  LODE_TRY_STATUS(work->check_room());
+  LODE_TRY_STATUS(work->look());
   return std::unique_ptr<Preparation>(std::move(work));
 }
 

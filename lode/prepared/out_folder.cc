@@ -17,26 +17,13 @@ bool is_data_file(const std::string& name) {
   return name.starts_with("weights-") && name.ends_with(".bin");
 }
 
-// Names in the folder; nothing where there is no folder.
-Result<std::vector<std::string>> names_in(const std::filesystem::path& folder) {
-  std::vector<std::string> names;
+Error no_folder(const std::filesystem::path& there) {
   std::error_code fault;
-  if (!std::filesystem::exists(folder, fault)) return names;
-  if (!std::filesystem::is_directory(folder, fault)) {
-    return Error{.code = Code::kUsage,
-                 .thing = folder.string(),
-                 .wanted = "a folder, or nothing yet",
-                 .found = "something else"};
-  }
-  auto entry = std::filesystem::directory_iterator(folder, fault);
-  for (; !fault && entry != std::filesystem::directory_iterator(); entry.increment(fault)) {
-    names.push_back(entry->path().filename().string());
-  }
-  if (!fault) return names;
-  return Error{.code = Code::kIo,
-               .thing = folder.string(),
-               .wanted = "the names in it",
-               .found = fault.message()};
+  const bool is_file = std::filesystem::is_regular_file(there, fault);
+  return Error{.code = Code::kUsage,
+               .thing = there.string(),
+               .wanted = "a folder, or nothing yet",
+               .found = is_file ? "a file" : "something else"};
 }
 
 bool holds(const std::vector<std::string>& names, std::string_view name) {
@@ -62,6 +49,22 @@ Status check_ours(const std::filesystem::path& out, const std::vector<std::strin
 }
 
 }  // namespace
+
+Result<std::vector<std::string>> names_in(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  std::error_code fault;
+  if (!std::filesystem::exists(folder, fault)) return names;
+  if (!std::filesystem::is_directory(folder, fault)) return no_folder(folder);
+  auto entry = std::filesystem::directory_iterator(folder, fault);
+  for (; !fault && entry != std::filesystem::directory_iterator(); entry.increment(fault)) {
+    names.push_back(entry->path().filename().string());
+  }
+  if (!fault) return names;
+  return Error{.code = Code::kIo,
+               .thing = folder.string(),
+               .wanted = "the names in it",
+               .found = fault.message()};
+}
 
 Result<OutState> look_at_out(io::SystemCalls& calls, const std::filesystem::path& out, bool force) {
   LODE_TRY(const std::vector<std::string> names, names_in(out));
@@ -102,8 +105,16 @@ Result<OutFolder> OutFolder::take(io::SystemCalls& calls, const std::filesystem:
   return folder;
 }
 
-Status check_apart(const std::filesystem::path& source, const std::filesystem::path& out) {
+Status check_out(const std::filesystem::path& source, const std::filesystem::path& out) {
+  if (out.empty()) {
+    return Error{.code = Code::kUsage,
+                 .thing = "OUT",
+                 .wanted = "the name of a folder to write to",
+                 .found = "an empty name"};
+  }
   std::error_code fault;
+  const bool is_there = std::filesystem::exists(std::filesystem::symlink_status(out, fault));
+  if (is_there && !std::filesystem::is_directory(out, fault)) return no_folder(out);
   const auto from = std::filesystem::weakly_canonical(source, fault);
   const auto to = std::filesystem::weakly_canonical(out, fault);
   const auto [end, unused] = std::mismatch(from.begin(), from.end(), to.begin(), to.end());

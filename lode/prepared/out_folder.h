@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lode/base/result.h"
 #include "lode/io/system_calls.h"
@@ -17,6 +18,10 @@ struct OutState {
   std::optional<JournalState> journal;  // of an earlier run
   std::uint64_t data_disk_bytes = 0;    // that its data files take
 };
+
+/// Names in a folder; none where there is no folder.
+/// Errors: kUsage where something else is there; kIo.
+Result<std::vector<std::string>> names_in(const std::filesystem::path& folder);
 
 /// Looks at a folder that may be prepared into; writes nothing.
 /// Errors: kUsage where it holds something that is not of a preparation; kIo.
@@ -38,8 +43,9 @@ struct OutFolder {
                                 bool force);
 };
 
-/// Errors: kUsage where `out` is the source's folder or lies in it.
-Status check_apart(const std::filesystem::path& source, const std::filesystem::path& out);
+/// Errors: kUsage where `out` is no name of a folder: empty, or what is there is none; where it is
+///         the source's folder or lies in it.
+Status check_out(const std::filesystem::path& source, const std::filesystem::path& out);
 
 /// The manifest of a folder that is finished; `damaged_is_none` is for who will replace it.
 /// Errors: those of decode_manifest; kIo.

@@ -173,9 +173,12 @@ Status replace_file(io::SystemCalls& calls, const std::string& folder, const std
     LODE_TRY_STATUS(file.write(bytes, 0));
     LODE_TRY_STATUS(file.sync_data());
   }
-  const int answer = again([&] { return calls.rename(beside, path); });
-  LODE_TRY_STATUS(answer_of(answer, path, "put it in its place"));
+  LODE_TRY_STATUS(rename_file(calls, beside, path));
   return sync_folder(calls, folder);
+}
+
+Status rename_file(io::SystemCalls& calls, const std::string& from, const std::string& to) {
+  return answer_of(again([&] { return calls.rename(from, to); }), to, "put it in its place");
 }
 
 Status remove_file(io::SystemCalls& calls, const std::string& path) {

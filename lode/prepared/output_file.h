@@ -76,6 +76,10 @@ Status sync_folder(io::SystemCalls& calls, const std::string& folder);
 Status replace_file(io::SystemCalls& calls, const std::string& folder, const std::string& name,
                     std::span<const std::byte> bytes);
 
+/// Puts a file in the place of another name, whatever has that; sync_folder brings it to the disk.
+/// Errors: kIo, kNoSpace.
+Status rename_file(io::SystemCalls& calls, const std::string& from, const std::string& to);
+
 /// Removes a file; none of that name is well, too.
 /// Errors: kIo.
 Status remove_file(io::SystemCalls& calls, const std::string& path);

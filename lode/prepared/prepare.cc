@@ -115,7 +115,7 @@ class Work final : public Preparation {
 };
 
 Status Work::look() {
-  LODE_TRY_STATUS(check_apart(input_.folder, out_));
+  LODE_TRY_STATUS(check_out(input_.folder, out_));
   LODE_TRY(index_, index_of(input_));
   manifest_ = begin_manifest(input_, index_);
   LODE_TRY(manifest_.sources, stamp_sources(input_.index));

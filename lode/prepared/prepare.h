@@ -63,9 +63,10 @@ class Preparation {
   /// Looks at OUT: decides whether to begin, to go on, or that all is done. Nothing of the sources
   /// but headers is read, and nothing is written: whatever is refused leaves OUT as it was.
   ///
-  /// Errors: kUsage where OUT is the source, lies in it, or holds something else, or something
-  ///         begun with other settings; kSourceChanged where it was begun from other files;
-  ///         kNoSpace naming what is missing; kIo; kInvalidSource for sources that were given away.
+  /// Errors: kUsage where OUT is no folder, is the source, lies in it, or holds something else, or
+  ///         something begun with other settings; kSourceChanged where it was begun from other
+  ///         files; kNoSpace naming what is missing; kIo; kInvalidSource for sources that were
+  ///         given away.
   static Result<std::unique_ptr<Preparation>> open(const Input& input,
                                                    const std::filesystem::path& out,
                                                    const Options& options,

@@ -105,12 +105,15 @@ class PreparedModel {
     plan_ = *loader::plan_load(weights_.binding(), weights_.spec(), *index_, plan_.policy);
   }
 
+  Input input() const {
+    return {source_folder(), *index_,     weights_.binding(),
+            plan_,           "synthetic", engine_ ? &*engine_ : nullptr,
+            choice_};
+  }
   Result<std::unique_ptr<Preparation>> open(const Options& options = {},
                                             io::SystemCalls& calls = io::system_calls(),
                                             std::filesystem::path to = {}) const {
-    return Preparation::open({source_folder(), *index_, weights_.binding(), plan_, "synthetic",
-                              engine_ ? &*engine_ : nullptr, choice_},
-                             to.empty() ? out() : to, options, calls);
+    return Preparation::open(input(), to.empty() ? out() : to, options, calls);
   }
   Result<Report> prepare(const Options& options = {}, io::SystemCalls& calls = io::system_calls(),
                          loader::Progress* progress = nullptr) const {

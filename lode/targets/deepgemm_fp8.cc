@@ -48,7 +48,7 @@ class DeepgemmFp8 final : public Preparer {
                       std::span<std::byte> out) const noexcept override;
   float restore_scale(Matrix, const PreparedExpert&) const noexcept override { return 1.0F; }
   float restore_bias(Matrix, std::uint64_t, const PreparedExpert&) const noexcept override {
-    return 0.0F;
+    return 0.0F;  // experts with biases are refused
   }
 
  private:
@@ -197,6 +197,13 @@ Result<std::unique_ptr<Preparer>> make_deepgemm_fp8(const ExpertsShape& shape, c
                  .thing = "rows of gate and up in FP8 blocks",
                  .wanted = "all of gate, then all of up",
                  .found = "gate and up in turn",
+                 .where = "target deepgemm"};
+  }
+  if (shape.bias) {
+    return Error{.code = Code::kUnsupported,
+                 .thing = "experts in FP8 blocks",
+                 .wanted = "none with biases: the engine has no tensors for them",
+                 .found = "biases",
                  .where = "target deepgemm"};
   }
   return std::unique_ptr<Preparer>(std::make_unique<DeepgemmFp8>(shape));

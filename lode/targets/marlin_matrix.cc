@@ -180,7 +180,7 @@ void MarlinMatrix::count_word_losses(const layout::MatrixRows& scales,
 void MarlinMatrix::make_bias(const layout::MatrixRows& bias, Format stored,
                              std::span<std::byte> out) const noexcept {
   const auto number = [&](const layout::HalfRow& row) -> std::uint16_t {
-    if (row.row >= extents_.half_rows) return 0;
+    if (row.row >= bias.half_rows) return 0;  // fewer than the weights' where those were padded
     const auto bytes = bias.row(row);
     if (stored == kernel_.activations) return word_at(bytes, 0);
     const float value = formats::number_at(stored, bytes, 0);

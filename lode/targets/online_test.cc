@@ -200,6 +200,101 @@ TEST(Online, RoundsSizesUpToBlocks) {
   EXPECT_TRUE(std::equal(row.begin(), row.end(), w13.begin() + (128 + 5) * 256));
 }
 
+// A layer with biases, none of them zero, whose sizes are not whole blocks.
+Layer biased_layer(bool in_turn, Format bias_format, std::mt19937& random) {
+  Layer layer;
+  layer.shape.num_experts = 2;
+  layer.shape.hidden = 96;
+  layer.shape.intermediate = 160;
+  layer.shape.encoding = formats::kPlainBf16;
+  layer.shape.rows_in_turn = in_turn;
+  layer.shape.bias = true;
+  layer.shape.bias_format = bias_format;
+  for (const LayerPart part : {LayerPart::kGateUp, LayerPart::kDown}) {
+    layer.tensors[part] = random_numbers(part_bytes(layer.shape, part), Format::kBf16, random);
+  }
+  for (const LayerPart part : {LayerPart::kGateUpBias, LayerPart::kDownBias}) {
+    Bytes& bytes = layer.tensors[part];
+    bytes.resize(2 * part_bytes(layer.shape, part));
+    std::uint16_t code = 0x3F80;  // 1.0 and what follows it, in both formats: BF16 is F32's half
+    const std::size_t width = bias_format == Format::kF32 ? 4 : 2;
+    for (std::size_t at = width - 2; at < bytes.size(); at += width, ++code) {
+      std::memcpy(bytes.data() + at, &code, 2);
+    }
+  }
+  return layer;
+}
+
+std::size_t count_not_zero(std::span<const std::byte> bytes, Format format) {
+  std::size_t count = 0;
+  const std::size_t numbers = bytes.size() * 8 / formats::info(format).bits;
+  for (std::size_t i = 0; i < numbers; ++i) count += formats::number_at(format, bytes, i) != 0.0F;
+  return count;
+}
+
+/// Expects the source's biases, each in its place, and zeros beside them.
+void expect_biases(const Preparer& preparer, const Layer& layer,
+                   const std::vector<NamedTensor>& made, const std::string& what) {
+  const ExpertsShape& shape = layer.shape;
+  for (std::uint64_t e = 0; e < shape.num_experts; ++e) {
+    PreparedExpert expert;
+    for (std::size_t i = 0; i < made.size(); ++i) {
+      const std::uint64_t bytes = preparer.tensors()[i].expert_bytes;
+      expert.push_back(std::span(made[i].bytes).subspan(e * bytes, bytes));
+      if (!made[i].name.ends_with("bias")) continue;
+      const bool down = made[i].name.starts_with("w2");
+      EXPECT_EQ(count_not_zero(expert.back(), made[i].dtype),
+                down ? shape.hidden : 2 * shape.intermediate)
+          << what << " " << made[i].name;
+    }
+    for (const Matrix matrix : {Matrix::kGate, Matrix::kUp, Matrix::kDown}) {
+      const bool down = matrix == Matrix::kDown;
+      const std::uint64_t rows = down ? shape.hidden : shape.intermediate;
+      const Bytes& stored = layer.tensors[down ? LayerPart::kDownBias : LayerPart::kGateUpBias];
+      const std::uint64_t up = matrix == Matrix::kUp ? 1 : 0;
+      for (std::uint64_t row = 0; row < rows; ++row) {
+        const std::uint64_t at = down                 ? e * rows + row
+                                 : shape.rows_in_turn ? e * 2 * rows + 2 * row + up
+                                                      : (2 * e + up) * rows + row;
+        ASSERT_EQ(preparer.restore_bias(matrix, row, expert),
+                  formats::number_at(shape.bias_format, stored, at))
+            << what << " row " << row;
+      }
+    }
+  }
+}
+
+// Weights are rounded up to whole blocks when they are quantised; biases stay as long as they were.
+TEST(Online, PutsZerosBehindBiasesThatAreShorterThanTheQuantisedWeights) {
+  std::mt19937 random(7);
+  std::set<std::string_view> taken;
+  std::set<std::string_view> of_blocks;
+  for (const bool in_turn : {false, true}) {
+    for (const Format bias_format : {Format::kBf16, Format::kF32}) {
+      const Layer layer = biased_layer(in_turn, bias_format, random);
+      for (const formats::OnlineSchemeInfo& scheme : formats::online_scheme_table()) {
+        for (const TargetInfo& target : target_table()) {
+          const auto made = online(layer, target.target, std::string(scheme.name));
+          if (!made) {
+            EXPECT_EQ(made.error().code, Code::kUnsupported);
+            continue;
+          }
+          const std::string what = std::string(scheme.name) + " to " + std::string(target.name);
+          const auto tensors = prepare_layer(**made, layer.shape, layer.tensors, {}, {});
+          ASSERT_TRUE(tensors.has_value()) << what << ": " << to_string(tensors.error());
+          expect_biases(**made, layer, *tensors, what);
+          taken.insert(scheme.name);
+          if (scheme.scheme == OnlineScheme::kBlockFp8) of_blocks.insert(target.name);
+        }
+      }
+    }
+  }
+  EXPECT_EQ(taken.size(), 6U);
+  // Without deepgemm: it has nowhere to put biases.
+  EXPECT_EQ(of_blocks, (std::set<std::string_view>{"flashinfer-cutlass", "flashinfer-trtllm",
+                                                   "marlin", "vllm-cutlass"}));
+}
+
 TEST(Online, RefusesWhatItCannotQuantise) {
   std::mt19937 random(5);
   Layer layer = layer_of(formats::kPlainBf16, true, random);

@@ -1,0 +1,90 @@
+#include "lode/cli/balance_record.h"
+
+#include <memory>
+
+#include "lode/base/fmt.h"
+#include "lode/cli/loaded_model.h"
+#include "lode/cli/text_file.h"
+#include "lode/engine/load_recorder.h"
+#include "lode/json/json.h"
+
+namespace lode::cli {
+namespace {
+
+struct RecordOptions {
+  std::string prompt;
+  std::string prompt_file;
+  std::uint32_t max_new_tokens = 64;
+  std::string out;
+};
+
+constexpr std::size_t kMaxPromptBytes = std::size_t{16} << 20;
+
+Result<engine::Request> request_of(const engine::Source& source, const engine::RunPlan& plan,
+                                   const RecordOptions& options) {
+  std::string prompt = options.prompt;
+  if (!options.prompt_file.empty()) {
+    LODE_TRY(prompt, read_text_file(options.prompt_file, kMaxPromptBytes));
+  }
+  LODE_TRY(const text::Tokenizer* tokenizer, engine::tokenizer_of(source));
+  engine::Request request;
+  request.prompt_ids = tokenizer->encode(prompt, {.add_special_tokens = true});
+  LODE_TRY_STATUS(engine::check_prompt(request.prompt_ids, plan.context_tokens, source.spec.vocab));
+  request.max_new_tokens = options.max_new_tokens;
+  request.sampling.temperature = 0;
+  return request;
+}
+
+Status record(const ModelOptions& model, const RecordOptions& options, const RankContext& context) {
+  if (context.speaks()) LODE_TRY_STATUS(check_writable(options.out));
+  LODE_TRY(const engine::Settings settings, rank_settings(model, context));
+  engine::Request request;
+  const auto check = [&](const engine::Source& source, const engine::RunPlan& plan) -> Status {
+    LODE_TRY(request, request_of(source, plan, options));
+    return {};
+  };
+  LODE_TRY(const LoadedModel loaded, load_model(model, settings, context, check));
+  engine::LoadRecorder recorder(loaded.engine->source().spec);
+  LODE_TRY(const engine::Generation result,
+           loaded.engine->generate(
+               request, [](std::string_view) { return !interrupted(); }, &recorder));
+  if (!loaded.speaks) return deliver_receipt(model.receipt, loaded);
+  const engine::BalanceLoads loads = recorder.loads();
+  LODE_TRY_STATUS(write_text_file(options.out, json::dump(engine::as_json(loads)) + "\n"));
+  write_standard_error(fmt::format("{} tokens in {} passes, {} layers of {} experts: {}\n",
+                                   request.prompt_ids.size() + result.ids.size(),
+                                   static_cast<std::uint64_t>(loads.steps), loads.layers,
+                                   loads.experts, options.out));
+  LODE_TRY_STATUS(deliver_receipt(model.receipt, loaded));
+  if (result.finish != engine::Finish::kCancelled) return {};
+  return Error{.code = Code::kInterrupted, .thing = "balance record", .found = "interrupted"};
+}
+
+}  // namespace
+
+void add_balance_record(Program& program, CLI::App* balance) {
+  CLI::App* const command = balance->add_subcommand(
+      "record", "Run a text and count which experts the routers choose: JSON for `balance plan`");
+  command->footer(
+      "Examples:\n  lode balance record DIR --prompt-file corpus.txt -n 0 --out loads.json\n"
+      "  lode balance plan loads.json --ranks 4 --out maps.json\n"
+      "  lode run DIR -p Once --ranks 4 --expert-map maps.json\n");
+  const auto model = add_model_options(command);
+  add_load_options(command, model);
+  add_rank_options(command, model);
+  const auto options = std::make_shared<RecordOptions>();
+  CLI::Option* const prompt = command->add_option("-p,--prompt", options->prompt, "Text to run");
+  command->add_option("--prompt-file", options->prompt_file, "Read the text from this file")
+      ->excludes(prompt);
+  command->add_option("-n,--max-new-tokens", options->max_new_tokens, "Go on for so many tokens")
+      ->capture_default_str();
+  command->add_option("--out", options->out, "JSON file for the counts")->required();
+  command->callback([&program, model, options] {
+    program.chosen = [model, options] {
+      return on_ranks(
+          *model, [&](const RankContext& context) { return record(*model, *options, context); });
+    };
+  });
+}
+
+}  // namespace lode::cli
