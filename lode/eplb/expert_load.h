@@ -22,8 +22,8 @@ struct LoadShape {
 /// (moe::rows_of_rank), so that all ranks together count a token once.
 ///
 /// Three tables: counts of the running pass, which the model adds to; counts of the running
-/// window, exact; and sums in which older passes weigh less. Beside them room for what ranks tell each
-/// other of one layer.
+/// window, exact; and sums in which older passes weigh less. Beside them room for what ranks tell
+/// each other of one layer.
 ///
 /// Memory:  load_bytes(shape), one buffer of the ledger.
 class ExpertLoad {

@@ -6,10 +6,10 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "lode/base/result.h"
 #include "lode/comm/group.h"
+#include "lode/eplb/record_transfers.h"
 #include "lode/eplb/step_plan.h"
 #include "lode/memory/buffer.h"
 #include "lode/memory/ledger.h"
@@ -35,8 +35,8 @@ struct LayerMove {
 
 /// What step() did.
 struct StepReport {
-  bool committed = false;     // records and map have changed
-  bool layer_done = false;    // and the layer has come to its target
+  bool committed = false;            // records and map have changed
+  bool layer_done = false;           // and the layer has come to its target
   std::size_t records_received = 0;  // from other ranks
   std::size_t records_copied = 0;    // written to slots
   std::uint64_t bytes_received = 0;
@@ -65,9 +65,6 @@ class Migration {
   /// Errors:  those of comm::Group.
   static Result<Migration> make(moe::ExpertPlaces& places, memory::Ledger& ledger,
                                 const MigrationOptions& options);
-  Migration(Migration&&) noexcept = default;
-  Migration& operator=(Migration&&) = delete;
-  ~Migration();
 
   bool busy() const noexcept { return move_.has_value(); }
 
@@ -96,22 +93,19 @@ class Migration {
 
   Migration(moe::ExpertPlaces& places, memory::Ledger& ledger, const MigrationOptions& options,
             std::unique_ptr<comm::Group> group);
-  Status prepare(const LayerMove& move);
-  Status agree_on(const LayerMove& move, const Status& prepared);
+  Status check(const LayerMove& move) const;
+  Status make_buffer(const LayerMove& move);
+  Status agree_on(const LayerMove& move, const Status& ready);
   Status start_step();
-  Status start_record(const RecordMove& record, std::size_t& entry);
-  Status start_message(std::size_t partner, std::span<std::byte> in, std::span<const std::byte> out);
-  Result<Phase> poll();
-  Status check_records();
+  Result<Phase> phase_here();
   Result<Phase> phase_of_all(Phase mine);
-  void commit(StepReport& report);
+  Result<StepReport> look();
+  Result<StepReport> commit();
   void abandon() noexcept;
 
-  std::size_t max_records() const noexcept {
-    return static_cast<std::size_t>(options_.step_bytes / move_->record_bytes);
+  std::size_t max_records(const LayerMove& move) const noexcept {
+    return static_cast<std::size_t>(options_.step_bytes / move.record_bytes);
   }
-  std::span<const std::byte> slot_bytes(std::size_t slot) const;
-  std::span<std::byte> entry_bytes(std::size_t entry);
 
   moe::ExpertPlaces* places_;
   memory::Ledger* ledger_;
@@ -121,11 +115,8 @@ class Migration {
   std::optional<LayerMove> move_;
   memory::Buffer buffer_;
   std::optional<MigrationStep> step_;
-  std::vector<std::int32_t> received_;         // experts, entry by entry of the buffer
-  std::vector<std::uint32_t> sent_sums_, received_sums_;
-  std::vector<std::uint32_t> own_sums_;
-  Status checked_;
-  std::vector<comm::Transfer> transfers_;  // last: they take back their bytes first
+  Status checked_;             // of what has come
+  RecordTransfers transfers_;  // last: it takes its bytes back before the buffer goes
 };
 
 /// The most that a migration takes of the ledger (staging, and its page tables): that of a rank

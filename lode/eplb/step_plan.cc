@@ -226,10 +226,10 @@ class Step {
   const ExpertMap& from_;
   const ExpertMap& to_;
   std::size_t experts_, ranks_;
-  std::vector<std::uint8_t> held_;      // [ranks, experts], with what the step brings
-  std::vector<std::uint8_t> wanted_;    // [ranks, experts]
-  std::vector<bool> locked_;            // [experts]: no rank that wants it has it
-  std::vector<std::size_t> essential_;  // [ranks]: slots that a rank cannot do without
+  std::vector<std::uint8_t> held_;                   // [ranks, experts], with what the step brings
+  std::vector<std::uint8_t> wanted_;                 // [ranks, experts]
+  std::vector<bool> locked_;                         // [experts]: no rank that wants it has it
+  std::vector<std::size_t> essential_;               // [ranks]: slots that a rank cannot do without
   std::vector<std::size_t> can_send_, can_receive_;  // [ranks]
   std::vector<std::vector<std::int32_t>> pending_;   // [ranks]: wanted and not there
   std::vector<RecordMove> moves_;
@@ -251,9 +251,9 @@ std::size_t records_to_receive(const ExpertMap& from, const ExpertMap& to, std::
 }
 
 MigrationStep next_step(const ExpertMap& from, const ExpertMap& to, std::size_t max_records) {
-  LODE_CHECK(from.experts() == to.experts() && from.slots() == to.slots() &&
-                 from.ranks() == to.ranks(),
-             "maps of one layer are of one size");
+  LODE_CHECK(
+      from.experts() == to.experts() && from.slots() == to.slots() && from.ranks() == to.ranks(),
+      "maps of one layer are of one size");
   LODE_CHECK(max_records > 0, "a step moves at least one record");
   return Step(from, to, max_records).make();
 }
