@@ -15,7 +15,7 @@ constexpr std::uint32_t kMost = ~std::uint32_t{0};
 
 struct Tables {
   std::span<std::uint32_t> pass, window;
-  std::span<float> sums;
+  std::span<float> sums, totals;
   std::span<std::byte> gathered;
 };
 
@@ -25,6 +25,7 @@ Tables carve(memory::Carver& carver, const LoadShape& shape) {
   tables.pass = carver.take<std::uint32_t>(numbers);
   tables.window = carver.take<std::uint32_t>(numbers);
   tables.sums = carver.take<float>(numbers);
+  tables.totals = carver.take<float>(numbers);
   tables.gathered = carver.take<std::byte>(shape.ranks * shape.experts * sizeof(float));
   return tables;
 }
@@ -74,6 +75,7 @@ ExpertLoad::ExpertLoad(const LoadShape& shape, memory::Buffer buffer, float deca
   pass_ = tables.pass;
   window_ = tables.window;
   sums_ = tables.sums;
+  totals_ = tables.totals;
   gathered_ = tables.gathered;
 }
 
@@ -100,9 +102,10 @@ void ExpertLoad::reset() noexcept {
   sum_passes_ = 0;
 }
 
-Status ExpertLoad::sum_over_ranks(comm::Group& group, std::span<float> total) {
-  LODE_CHECK(group.size() == shape_.ranks && total.size() == sums_.size(), "a sum for every load");
-  return add_up<double>(group, std::span<const float>(sums_), gathered_, total);
+Result<std::span<const float>> ExpertLoad::sum_over_ranks(comm::Group& group) {
+  LODE_CHECK(group.size() == shape_.ranks, "the ranks that room was made for");
+  LODE_TRY_STATUS(add_up<double>(group, std::span<const float>(sums_), gathered_, totals_));
+  return std::span<const float>(totals_);
 }
 
 Status ExpertLoad::count_over_ranks(comm::Group& group, std::span<std::uint64_t> total) {

@@ -21,9 +21,9 @@ struct LoadShape {
 /// any time and no count is charged to another expert. Every rank counts the rows that it owns
 /// (moe::rows_of_rank), so that all ranks together count a token once.
 ///
-/// Three tables: counts of the running pass, which the model adds to; counts of the running
-/// window, exact; and sums in which older passes weigh less. Beside them room for what ranks tell
-/// each other of one layer.
+/// Tables: counts of the running pass, which the model adds to; counts of the running window,
+/// exact; sums in which older passes weigh less, and those of all ranks together. Beside them room
+/// for what ranks tell each other of one layer.
 ///
 /// Memory:  load_bytes(shape), one buffer of the ledger.
 class ExpertLoad {
@@ -49,11 +49,11 @@ class ExpertLoad {
   /// Forgets everything.
   void reset() noexcept;
 
-  /// Sums over ranks, on every rank the same bits: added in rank order in f64, then rounded.
-  /// Collective. Shapes:  total [layers][experts].
+  /// The decayed sums over ranks, on every rank the same bits: added in rank order in f64, then
+  /// rounded. They stay until the next call. Collective. Shapes:  the result [layers][experts].
   /// Errors:  those of comm::Group.
-  Status sum_over_ranks(comm::Group& group, std::span<float> total);
-  /// The same of the window's counts, exact. Errors:  those of comm::Group.
+  Result<std::span<const float>> sum_over_ranks(comm::Group& group);
+  /// The sums over ranks of the window's counts, exact. Errors:  those of comm::Group.
   Status count_over_ranks(comm::Group& group, std::span<std::uint64_t> total);
 
  private:
@@ -63,7 +63,7 @@ class ExpertLoad {
   memory::Buffer buffer_;
   float decay_ = 1;
   std::span<std::uint32_t> pass_, window_;
-  std::span<float> sums_;
+  std::span<float> sums_, totals_;
   std::span<std::byte> gathered_;  // [ranks][experts] of one layer, four bytes each
   std::size_t window_passes_ = 0, sum_passes_ = 0;
 };
