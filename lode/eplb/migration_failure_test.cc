@@ -160,7 +160,7 @@ TEST(InterruptedMigration, TellsOfARankThatLeavesBetweenTwoSteps) {
                      });
     });
     ASSERT_FALSE(status);
-    EXPECT_EQ(status.error().code, Code::kPeerLost);
+    EXPECT_EQ(status.error().code, Code::kPeerLost) << to_string(status.error());
     expect_consistent(left, maps);
   }
 }

@@ -197,7 +197,8 @@ Result<Rebalancer> Rebalancer::make(moe::ExpertPlaces& places, memory::Ledger& l
     ready = state->reserve(ledger);
   }
   LODE_TRY_STATUS(places.group().agree(ready));
-  LODE_TRY(state->migration, Migration::make(places, ledger, options.migration));
+  LODE_TRY(Migration migration, Migration::make(places, ledger, options.migration));
+  state->migration.emplace(std::move(migration));
   return Rebalancer(std::move(state));
 }
 

@@ -82,8 +82,9 @@ Status RecordTransfers::check() const {
   return {};
 }
 
+// The last one first: a partner that still comes must not meet a later message of the same pair.
 void RecordTransfers::drop() noexcept {
-  transfers_.clear();
+  while (!transfers_.empty()) transfers_.pop_back();
   received_.clear();
   senders_.clear();
   num_sent_ = 0;

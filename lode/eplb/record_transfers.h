@@ -25,6 +25,11 @@ struct RecordPlaces {
 /// The records of one step on their way from and to one rank. Bank and buffer outlive it.
 class RecordTransfers {
  public:
+  RecordTransfers() = default;
+  RecordTransfers(RecordTransfers&&) noexcept = default;
+  RecordTransfers& operator=(RecordTransfers&&) = delete;
+  ~RecordTransfers() { drop(); }
+
   /// Starts to receive the records that come to this rank and to send those that leave it, and
   /// returns. Errors:  those of comm::Group.
   Status start(comm::Group& group, std::span<const RecordMove> moves, const RecordPlaces& places);
@@ -40,6 +45,7 @@ class RecordTransfers {
 
   /// Experts that came or come, entry by entry of the buffer.
   std::span<const std::int32_t> received() const noexcept { return received_; }
+  /// Takes back what is not complete.
   void drop() noexcept;
 
  private:
