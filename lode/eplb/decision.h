@@ -23,6 +23,11 @@ struct LayerDecision {
 /// One look at the load, the same on all ranks. `before` tells also what the last one came to.
 struct Decision {
   std::vector<LayerDecision> layers;  // with experts
+  /// Passes since the last look that were counted, and choices of experts in them: exact.
+  std::size_t counted_passes = 0;
+  std::uint64_t counted_choices = 0;
+  /// Of these choices alone, had all their passes run with the maps of now.
+  double balancedness_counted = 0;
   double balancedness_before = 0;
   double balancedness_after = 0;  // predicted, with the accepted layers moved
   std::size_t accepted_layers = 0;

@@ -1,10 +1,12 @@
 #include "lode/eplb/rebalancer.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "lode/base/check.h"
 #include "lode/base/fmt.h"
+#include "lode/placement/balance.h"
 #include "lode/placement/load_decay.h"
 
 namespace lode::eplb {
@@ -128,6 +130,19 @@ struct Rebalancer::State {
     return summed(std::move(layers));
   }
 
+  // What was counted since the last look, beside what was expected of it then.
+  Status add_window(Decision& decision, std::span<const ExpertMap> current) {
+    std::vector<std::uint64_t> counts(banks.size() * places.map(0).experts());
+    LODE_TRY_STATUS(load->count_over_ranks(places.group(), counts));
+    std::vector<float> rows;
+    for (const std::uint64_t count : counts) rows.push_back(static_cast<float>(count));
+    decision.counted_passes = load->window_passes();
+    decision.counted_choices = std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+    decision.balancedness_counted = placement::balance_of_maps(current, rows).balancedness();
+    load->begin_window();
+    return {};
+  }
+
   Result<Decision> look() {
     LODE_TRY_STATUS(agree_on_costs());
     LODE_TRY(const std::vector<float> rows, rows_of_a_pass());
@@ -138,10 +153,10 @@ struct Rebalancer::State {
         std::vector<ExpertMap> planned,
         placement::plan(options.policy, {rows, map.experts(), shape_of(map, options), current}));
     LODE_TRY(Decision decision, decide_all(planned, rows));
+    LODE_TRY_STATUS(add_window(decision, current));
     for (const std::size_t layer : in_order_of_gain(decision))
       pending.push_back({layer, std::move(planned[layer])});
     std::ranges::reverse(pending);  // the next one is the last
-    load->begin_window();
     return decision;
   }
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "lode/comm/thread_group.h"
 #include "lode/eplb/test_banks.h"
 #include "lode/eplb/test_faulty_group.h"
@@ -160,6 +162,60 @@ TEST(Rebalancer, DecidesAlikeOnAllRanksWhateverCostsTheOthersThinkOf) {
       }
     }
     LODE_TRY_STATUS(hold(accepted > 0, "rank 0's costs count"));
+    return rebalancer.finish();
+  });
+}
+
+// The clock begins three quarters into its first interval of 12: looks after passes 2, 14, 26 (from
+// 0 on), each of which sees the passes within 5 of it.
+TEST(Rebalancer, CountsTheWindowBeforeEachLookAndNothingElse) {
+  on_ranks([](comm::Group& group, Ledger& ledger) -> Status {
+    Rank rank(group, ledger);
+    RebalanceOptions options = options_of_tests();
+    options.window_passes = 5;
+    options.migration.step_bytes = kSlots * kRecordBytes;  // a layer a step
+    LODE_TRY(Rebalancer rebalancer, rank.rebalancer(options));
+    std::vector<std::size_t> looks, counted;
+    for (std::size_t pass = 0; pass < 30; ++pass) {
+      const double balance = rank.run_pass(rebalancer, pass, 0);
+      LODE_TRY(const PassReport report, rebalancer.after_pass());
+      if (!report.decision) continue;
+      looks.push_back(pass);
+      counted.push_back(report.decision->counted_passes);
+      LODE_TRY_STATUS(
+          hold(report.decision->counted_choices == counted.back() * kLayers * kRows * kTopK,
+               "every choice of every rank is counted once"));
+      // Five passes of one kind of traffic are not far from one of them.
+      LODE_TRY_STATUS(hold(std::abs(report.decision->balancedness_counted - balance) < 0.2,
+                           "it is the balance of the passes"));
+    }
+    if (group.rank() == 0) {
+      EXPECT_THAT(looks, testing::ElementsAre(2, 14, 26));
+      EXPECT_THAT(counted, testing::ElementsAre(3, 5, 5));
+    }
+    return rebalancer.finish();
+  });
+}
+
+TEST(Rebalancer, LooksAgainOnlyWhenEverythingHasCome) {
+  on_ranks([](comm::Group& group, Ledger& ledger) -> Status {
+    Rank rank(group, ledger);
+    RebalanceOptions options = options_of_tests();
+    options.interval_passes = 2;
+    options.migration.step_bytes = kRecordBytes;
+    options.costs.seconds_per_row = 1;
+    LODE_TRY(Rebalancer rebalancer, rank.rebalancer(options));
+    std::size_t left = 0, put_off = 0;
+    for (std::size_t pass = 0; pass < 60; ++pass) {
+      rank.run_pass(rebalancer, pass, pass);
+      const bool was_moving = left > 1;  // one pass ends one layer at most
+      LODE_TRY(const PassReport report, rebalancer.after_pass());
+      LODE_TRY_STATUS(hold(!was_moving || !report.decision, "layers are still to come"));
+      left = report.layers_left;
+      put_off += was_moving ? 1 : 0;
+      LODE_TRY_STATUS(hold(left <= kLayers, "each layer is moved once"));
+    }
+    LODE_TRY_STATUS(hold(put_off > 10, "moving lasts longer than the interval"));
     return rebalancer.finish();
   });
 }

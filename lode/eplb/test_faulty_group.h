@@ -15,11 +15,27 @@ namespace lode::eplb::test {
 
 inline constexpr std::size_t kNever = ~std::size_t{0};
 
+/// A message that notes its number when it is given up.
+class Noted final : public comm::PendingTransfer {
+ public:
+  Noted(comm::Transfer inner, std::vector<std::size_t>& given_up, std::size_t number)
+      : inner_(std::move(inner)), given_up_(&given_up), number_(number) {}
+  ~Noted() override { given_up_->push_back(number_); }
+  Result<bool> poll() override { return inner_.test(); }
+  Status wait() override { return inner_.wait(); }
+
+ private:
+  comm::Transfer inner_;
+  std::vector<std::size_t>* given_up_;
+  std::size_t number_;
+};
+
 /// What goes wrong on one rank, counted over a group and its duplicates.
 struct Faults {
   std::size_t dies_in_call = kNever;  // of collectives, sends and receives
   std::size_t corrupts_send = kNever;
-  std::size_t num_calls = 0, num_sends = 0;
+  std::size_t num_calls = 0, num_sends = 0, num_receives = 0;
+  std::vector<std::size_t>* given_up = nullptr;  // notes which receives end, in which order
 
   bool dies_now() { return num_calls++ == dies_in_call; }
 };
@@ -81,7 +97,10 @@ class FaultyGroup final : public comm::Group {
   Result<comm::Transfer> start_receive(std::size_t from, std::uint32_t tag,
                                        std::span<std::byte> bytes) override {
     if (faults_->dies_now()) return dead();
-    return inner_->receive(from, tag, bytes);
+    if (faults_->given_up == nullptr) return inner_->receive(from, tag, bytes);
+    LODE_TRY(comm::Transfer inner, inner_->receive(from, tag, bytes));
+    return comm::Transfer(
+        std::make_unique<Noted>(std::move(inner), *faults_->given_up, faults_->num_receives++));
   }
 
   Result<std::unique_ptr<Group>> make_duplicate() override {
