@@ -102,19 +102,9 @@ double predicted_step_seconds(std::span<const ExpertMap> maps, std::span<const f
                               const placement::Costs& costs) {
   double seconds = 0;
   for (std::size_t layer = 0; layer < maps.size(); ++layer) {
-    const ExpertMap& map = maps[layer];
-    std::vector<double> busy(map.ranks());
-    for (std::size_t e = 0; e < map.experts(); ++e) {
-      const auto slots = map.slots_of(e);
-      const double rows =
-          static_cast<double>(loads[layer * map.experts() + e]) / static_cast<double>(slots.size());
-      // A replica that gets less than a row a step is in use in so many steps.
-      const double cost =
-          rows * costs.seconds_per_row + std::min(rows, 1.0) * costs.seconds_per_expert;
-      for (const std::int32_t slot : slots)
-        busy[map.rank_of(static_cast<std::size_t>(slot))] += cost;
-    }
-    seconds += std::ranges::max(busy) + costs.seconds_per_layer;
+    const std::size_t experts = maps[layer].experts();
+    seconds +=
+        placement::layer_seconds(maps[layer], loads.subspan(layer * experts, experts), costs);
   }
   return seconds;
 }

@@ -35,6 +35,7 @@ struct LoadPolicy {
   std::uint64_t slot_bytes = 2 * kMiB;
   io::IoKind io = io::IoKind::kAuto;
   DenseFormat dense = DenseFormat::kAsStored;
+  bool movable_experts = false;  // expert banks stay writable, for records that change places
 };
 
 /// One tensor of a slab.

@@ -25,7 +25,8 @@ struct ExpertBank {
   }
 };
 
-/// All weights of a model in their final places: the one owner. Made by `execute`, sealed by it.
+/// All weights of a model in their final places: the one owner. Made by `execute`, sealed by it,
+/// but for the banks of experts where they are to be moved (LoadPolicy::movable_experts).
 ///
 /// Forms of the roles: matrices that multiply are in panels (kPanels; a dense MLP's gate and up as
 /// one kGateUpPanels tensor under kMlpGate, shape [2, I, H]); the router, norms, biases and sinks
@@ -38,6 +39,13 @@ class WeightSet {
     return layers_[layer][index(role)];
   }
   const ExpertBank& experts(std::uint32_t layer) const { return banks_[layer]; }
+  /// The records of that bank, for whoever moves experts. Empty where the layer has none, where
+  /// experts are not to be moved, and where the bank is a part of a mapped file.
+  std::span<std::byte> writable_experts(std::uint32_t layer) noexcept {
+    const std::size_t slab = bank_slabs_[layer];
+    if (slab == kNoSlab || slabs_[slab].sealed()) return {};
+    return slabs_[slab].mutate();
+  }
 
   /// Bytes of all slabs as mapped: the W of the contract, page tables not counted.
   std::uint64_t weight_bytes() const noexcept { return weight_bytes_; }
@@ -47,12 +55,14 @@ class WeightSet {
  private:
   friend class WeightSetBuilder;
   using RoleViews = std::array<tensor::TensorView, families::kNumRoles>;
+  static constexpr std::size_t kNoSlab = ~std::size_t{0};
   static std::size_t index(families::Role role) { return static_cast<std::size_t>(role); }
 
   std::vector<memory::Buffer> slabs_;
   RoleViews model_;
   std::vector<RoleViews> layers_;
   std::vector<ExpertBank> banks_;
+  std::vector<std::size_t> bank_slabs_;  // [layers], into slabs_
   std::uint64_t weight_bytes_ = 0;
   std::uint64_t padding_bytes_ = 0;
 };

@@ -31,17 +31,19 @@ class WeightSetBuilder {
   /// is empty where the stage has none. They are as large as the stage says.
   void take_slabs(const StagePlan& stage, memory::Buffer dense, memory::Buffer bank);
 
-  /// Seals every slab and hands the weights over.
+  /// Seals every slab, but for banks of experts that are to be moved, and hands the weights over.
   /// Errors: kIo.
   Result<WeightSet> finish() &&;
 
  private:
   Result<std::span<std::byte>> make_slab(memory::Ledger& ledger, std::uint64_t bytes,
                                          const std::string& what);
+  void keep_bank(const StagePlan& stage);
   void make_views(const StagePlan& stage, std::span<const std::byte> dense,
                   std::span<const std::byte> bank);
 
   WeightSet weights_;
+  bool movable_experts_;
 };
 
 }  // namespace lode::loader

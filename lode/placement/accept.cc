@@ -1,6 +1,7 @@
 #include "lode/placement/accept.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace lode::placement {
 
@@ -14,6 +15,20 @@ double transfer_seconds(std::span<const RankTransfer> plan, const Costs& costs) 
                                     copies * bytes / costs.copy_bytes_per_second);
   }
   return slowest;
+}
+
+double layer_seconds(const ExpertMap& map, std::span<const float> rows,
+                     const Costs& costs) noexcept {
+  std::vector<double> busy(map.ranks());
+  for (std::size_t e = 0; e < map.experts(); ++e) {
+    const auto slots = map.slots_of(e);
+    const double share = static_cast<double>(rows[e]) / static_cast<double>(slots.size());
+    // A replica that gets less than a row a step is in use in so many steps.
+    const double cost =
+        share * costs.seconds_per_row + std::min(share, 1.0) * costs.seconds_per_expert;
+    for (const std::int32_t slot : slots) busy[map.rank_of(static_cast<std::size_t>(slot))] += cost;
+  }
+  return std::ranges::max(busy) + costs.seconds_per_layer;
 }
 
 Verdict judge_seconds(double step_seconds_before, double step_seconds_after,

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "lode/placement/expert_map.h"
 #include "lode/placement/transfer_plan.h"
 
 namespace lode::placement {
@@ -23,6 +24,13 @@ struct Costs {
 ///
 /// Shapes:  plan [ranks], of one layer.
 double transfer_seconds(std::span<const RankTransfer> plan, const Costs& costs) noexcept;
+
+/// Seconds of the experts of one layer in one step: of its slowest rank, whose rows cost and whose
+/// experts in use do. The rows of an expert are split evenly over its replicas.
+///
+/// Shapes:  rows [experts], of one step.
+double layer_seconds(const ExpertMap& map, std::span<const float> rows,
+                     const Costs& costs) noexcept;
 
 struct Acceptance {
   double steps = 1;      // until the next rebalancing

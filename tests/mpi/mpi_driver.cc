@@ -9,6 +9,7 @@
 
 #include "lode/comm/mpi_group.h"
 #include "lode/comm/test_group_cases.h"
+#include "lode/eplb/test_moves.h"
 
 namespace {
 
@@ -35,9 +36,15 @@ Status is_on_one_node(Group& group) {
   return lode::comm::cases::expect(group.num_nodes() == 1, "one machine is one node");
 }
 
+// Records of which some are longer than what MPI sends without being asked.
+Status experts_move(Group& group) {
+  return lode::eplb::test::experts_move(group, {.pairs = 60, .max_record_bytes = 9000});
+}
+
 const std::map<std::string, std::function<Status(Group&)>> kCases = {
     {"everything", [](Group& group) { return lode::comm::cases::everything_holds(group, 10); }},
     {"one_node", is_on_one_node},
+    {"experts_move", experts_move},
     {"another_size", lode::comm::cases::another_size},
     {"another_operation", lode::comm::cases::another_operation},
     {"spans_that_do_not_fit", lode::comm::cases::spans_that_do_not_fit},

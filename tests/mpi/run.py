@@ -12,6 +12,7 @@ MANY = 60000  # ms: none of these may wait for it
 # case: (deadline in ms, exit status, what the one line says, whether all ranks live to end with it)
 CASES = {
     "everything": (MANY, 0, None, True),
+    "experts_move": (MANY, 0, None, True),
     "one_node": (MANY, 0, None, True),
     "another_size": (MANY, 1, "all_gather between ranks: want", True),
     "another_operation": (MANY, 1, "ranks that should do the same: want", True),
