@@ -34,7 +34,7 @@ std::uint64_t map_bytes(std::size_t experts, std::size_t slots) {
 
 // A layer without experts has nothing to be checked.
 Status check_bank(const moe::ExpertPlaces& places, std::size_t layer, const LayerBank& bank) {
-  if (bank.bytes.empty()) return {};
+  if (bank.bytes.empty() && bank.record_bytes == 0) return {};
   const ExpertMap& map = places.map(layer);
   const ExpertMap& first = places.map(0);
   if (map.experts() != first.experts() || map.slots() != first.slots())
@@ -43,6 +43,7 @@ Status check_bank(const moe::ExpertPlaces& places, std::size_t layer, const Laye
         fmt::format("{} experts in {} slots, as layer 0", first.experts(), first.slots()),
         fmt::format("{} in {}", map.experts(), map.slots()));
   const std::size_t slots = map.slots_per_rank();
+  if (places.whole_banks() && bank.bytes.empty()) return {};
   if (bank.record_bytes != 0 && bank.bytes.size() / slots == bank.record_bytes &&
       bank.bytes.size() % slots == 0)
     return {};
@@ -58,7 +59,7 @@ Status check_all(const moe::ExpertPlaces& places, std::span<const LayerBank> ban
                    fmt::format("those of {}", banks.size()));
   for (std::size_t layer = 0; layer < banks.size(); ++layer) {
     LODE_TRY_STATUS(check_bank(places, layer, banks[layer]));
-    if (options.migration.step_bytes < banks[layer].record_bytes)
+    if (!places.whole_banks() && options.migration.step_bytes < banks[layer].record_bytes)
       return refusal("bytes of a migration's step",
                      fmt::format("at least the {} bytes of an expert", banks[layer].record_bytes),
                      fmt::format("{}", options.migration.step_bytes));
@@ -94,6 +95,21 @@ struct Rebalancer::State {
                                   banks.size() * map_bytes(map.experts(), map.slots()),
                                   "planned maps of experts"));
     load.emplace(std::move(made));
+    return try_room(ledger);
+  }
+
+  // What moving will take at most is reserved once and given back: a run that has no room for it
+  // ends before it begins, not when experts shall move.
+  Status try_room(memory::Ledger& ledger) const {
+    std::uint64_t largest = 0;
+    for (const LayerBank& bank : banks)
+      if (!bank.bytes.empty()) largest = std::max(largest, bank.record_bytes);
+    const memory::BufferCost cost =
+        migration_cost(places.map(0).slots_per_rank(), largest, options.migration.step_bytes);
+    constexpr std::string_view kWhat = "experts that move";
+    LODE_TRY(const auto room, ledger.reserve(memory::Tag::kStaging, cost.tag_bytes, kWhat));
+    LODE_TRY(const auto tables,
+             ledger.reserve(memory::Tag::kPageTables, cost.page_table_bytes, kWhat));
     return {};
   }
 
@@ -118,9 +134,9 @@ struct Rebalancer::State {
     const std::size_t experts = places.map(0).experts();
     std::vector<LayerDecision> layers;
     for (std::size_t layer = 0; layer < banks.size(); ++layer) {
-      if (banks[layer].bytes.empty()) continue;
+      if (banks[layer].record_bytes == 0) continue;
       placement::Costs costs = options.costs;
-      costs.expert_bytes = banks[layer].record_bytes;
+      costs.expert_bytes = places.whole_banks() ? 0 : banks[layer].record_bytes;
       LODE_TRY(LayerDecision made,
                decide({layer, &places.map(layer), &planned[layer],
                        rows.subspan(layer * experts, experts)},
@@ -154,10 +170,19 @@ struct Rebalancer::State {
         placement::plan(options.policy, {rows, map.experts(), shape_of(map, options), current}));
     LODE_TRY(Decision decision, decide_all(planned, rows));
     LODE_TRY_STATUS(add_window(decision, current));
-    for (const std::size_t layer : in_order_of_gain(decision))
-      pending.push_back({layer, std::move(planned[layer])});
-    std::ranges::reverse(pending);  // the next one is the last
+    take(decision, std::move(planned));
     return decision;
+  }
+
+  // All ranks decide alike, so maps that need no record moved change on all of them at once.
+  void take(const Decision& decision, std::vector<ExpertMap> planned) {
+    for (const std::size_t layer : in_order_of_gain(decision)) {
+      if (places.whole_banks())
+        places.replace(layer, std::move(planned[layer]));
+      else
+        pending.push_back({layer, std::move(planned[layer])});
+    }
+    std::ranges::reverse(pending);  // the next one is the last
   }
 
   Status begin_next(PassReport& report) {

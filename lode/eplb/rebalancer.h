@@ -33,10 +33,11 @@ struct RebalanceOptions {
   MigrationOptions migration;
 };
 
-/// The writable records of this rank, one for every slot; empty for a layer without experts.
+/// The writable records of this rank, one for every slot. A layer without experts has none, and
+/// where a file that all ranks map holds the experts (ExpertPlaces::whole_banks) no layer has.
 struct LayerBank {
   std::span<std::byte> bytes;
-  std::uint64_t record_bytes = 0;
+  std::uint64_t record_bytes = 0;  // 0: no experts
 };
 
 /// What after_pass() did.
@@ -56,6 +57,7 @@ struct PassReport {
 ///
 /// Of a layer is moved what saves more time until the next look than moving takes (fewest moves:
 /// placement::plan); those that save most come first, one layer at a time, beside the passes.
+/// Where all ranks map the experts nothing has to move: a look changes the maps alone, at once.
 ///
 /// Memory:  balancing_cost(). With one rank nothing at all, and no call does anything.
 class Rebalancer {
@@ -65,7 +67,7 @@ class Rebalancer {
   /// Errors:  the same on all ranks: kUsage for banks that are not as many as layers or lack
   ///          records for slots, for layers of other sizes, for a step smaller than a record, for a
   ///          shape that placement::check_shape refuses, and for a half-life that is none;
-  ///          kOverBudget, kIo; those of comm::Group.
+  ///          kOverBudget, also for what moving would take; kIo; those of comm::Group.
   static Result<Rebalancer> make(moe::ExpertPlaces& places, memory::Ledger& ledger,
                                  std::vector<LayerBank> banks, const RebalanceOptions& options);
   Rebalancer(Rebalancer&&) noexcept;

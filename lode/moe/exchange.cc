@@ -1,8 +1,10 @@
 #include "lode/moe/exchange.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "lode/base/fmt.h"
 #include "lode/comm/exchange_rows.h"
@@ -10,7 +12,16 @@
 namespace lode::moe {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr std::uint32_t kNoReply = std::numeric_limits<std::uint32_t>::max();
+
+/// What one exchange came to.
+struct Work {
+  std::size_t rows = 0;  // of experts of this rank
+  std::size_t experts = 0;
+  std::chrono::nanoseconds computing, exchanging;
+};
 
 /// One exchange of one layer, seen from one rank.
 struct Exchange {
@@ -49,7 +60,8 @@ struct Exchange {
   Status unpack_row(std::size_t row, std::uint32_t& answer) const;
   Status unpack() const;
   ExpertWork collect(RowRange chunk) const noexcept;
-  void compute_answers(RowRange chunk) const noexcept;
+  std::size_t compute_answers(RowRange chunk) const noexcept;
+  Result<std::size_t> compute_all(std::size_t came) const;
   Status return_answers() const;
   void combine(const ops::Rows& sums) const noexcept;
 };
@@ -66,6 +78,9 @@ void Exchange::choose_slots() const {
   const std::size_t pairs = rows.count * top_k();
   ranks.replicas->choose(scratch.ids.subspan(rows.first * top_k(), pairs), own.slot_of.first(pairs),
                          own.turns);
+  if (ranks.watch == nullptr) return;
+  placement::count_experts({scratch.ids.subspan(rows.first * top_k(), pairs), top_k(), rows.count},
+                           ranks.watch->chosen);
 }
 
 /// Rows and pairs that go to each rank.
@@ -194,8 +209,9 @@ ExpertWork Exchange::collect(RowRange chunk) const noexcept {
   return {active, scratch.row_of.first(pairs), scratch.weight_of.first(pairs), layer.activation};
 }
 
-/// answers = the plain product of each pair: added to -0, the only number that changes none.
-void Exchange::compute_answers(RowRange chunk) const noexcept {
+/// answers = the plain product of each pair: added to -0, the only number that changes none. How
+/// many experts it took.
+std::size_t Exchange::compute_answers(RowRange chunk) const noexcept {
   order_by_expert(own.local_slot.subspan(chunk.first * top_k(), chunk.count * top_k()), own.order);
   const ExpertWork work = collect(chunk);
   run_gate_up(compute, work, own.x, scratch.inner);
@@ -208,6 +224,17 @@ void Exchange::compute_answers(RowRange chunk) const noexcept {
     std::fill(answer.begin(), answer.end(), -0.0F);
   });
   run_down(compute, work, scratch.inner, own.answers);
+  return work.experts.size();
+}
+
+/// How many experts the rows that came took, chunk by chunk.
+Result<std::size_t> Exchange::compute_all(std::size_t came) const {
+  LODE_TRY_STATUS(unpack());
+  std::size_t experts = 0;
+  for (std::size_t done = 0; done < came; done += scratch.chunk_rows) {
+    experts += compute_answers({done, std::min(scratch.chunk_rows, came - done)});
+  }
+  return experts;
 }
 
 Status Exchange::return_answers() const {
@@ -241,16 +268,29 @@ void Exchange::combine(const ops::Rows& sums) const noexcept {
   });
 }
 
+void note(LayerWatch& watch, const Work& work) {
+  watch.rows += work.rows;
+  watch.computing += work.computing;
+  watch.exchanging += work.exchanging;
+  watch.times.add(static_cast<double>(work.rows), static_cast<double>(work.experts),
+                  std::chrono::duration<double>(work.computing).count());
+}
+
 Status Exchange::run(const ExchangeRows& io) const {
   choose_slots();
   count();
+  const auto begun = Clock::now();
   LODE_TRY(const std::size_t came, dispatch(io.x));
-  LODE_TRY_STATUS(unpack());
-  for (std::size_t done = 0; done < came; done += scratch.chunk_rows) {
-    compute_answers({done, std::min(scratch.chunk_rows, came - done)});
-  }
+  const auto dispatched = Clock::now();
+  LODE_TRY(const std::size_t experts, compute_all(came));
+  const auto computed = Clock::now();
   LODE_TRY_STATUS(return_answers());
+  const auto returned = Clock::now();
   combine(io.sums);
+  if (ranks.watch == nullptr) return {};
+  const auto computed_rows = std::accumulate(own.pairs_from.begin(), own.pairs_from.end(), 0);
+  note(*ranks.watch, {static_cast<std::size_t>(computed_rows), experts, computed - dispatched,
+                      (dispatched - begun) + (returned - computed)});
   return {};
 }
 

@@ -7,6 +7,7 @@
 #include "lode/base/result.h"
 #include "lode/comm/group.h"
 #include "lode/memory/carver.h"
+#include "lode/moe/layer_watch.h"
 #include "lode/moe/runner.h"
 #include "lode/placement/expert_map.h"
 #include "lode/placement/replica.h"
@@ -18,7 +19,8 @@ struct ExpertRanks {
   comm::Group* group = nullptr;
   const placement::ExpertMap* map = nullptr;          // slot p lies on rank p / slots_per_rank
   const placement::NearReplicas* replicas = nullptr;  // of this rank
-  bool whole_bank = false;  // the bank holds all experts in order, not only those of the slots
+  bool whole_bank = false;      // the bank holds all experts in order, not only those of the slots
+  LayerWatch* watch = nullptr;  // null where nobody asks
 };
 
 /// Rows [first, first + count) of a pass.

@@ -32,6 +32,7 @@ struct Trial {
   std::size_t chunk_rows = 0;
   std::size_t padding = 0;  // the last rows have no experts
   bool whole_bank = false;
+  std::span<LayerWatch> watches{};  // [ranks], or nobody asks
 };
 
 std::vector<std::int32_t> tokens_of(const Trial& trial) {
@@ -87,7 +88,9 @@ Status run_rank(comm::Group& group, const Layer& layer, const ExpertMap& map, co
                    shape.router.top_k, shape.hidden, trial.mode});
   const Bank bank(*layer, map, group.rank());
   const MoeLayer& own = trial.whole_bank ? *layer : *bank;
-  const ExpertPlaces places(group, {map}, trial.whole_bank);
+  ExpertPlaces places(group, {map}, trial.whole_bank);
+  places.watch(trial.watches.empty() ? std::span<LayerWatch>{}
+                                     : trial.watches.subspan(group.rank(), 1));
   const TestRows all(kTokens, shape.hidden, Mode::kExact, test::kInputSeed);
   const TestRows x(trial.rows, shape.hidden, trial.mode, 3);
   const TestRows start(kTokens, shape.hidden, Mode::kExact, test::kStartSeed);
@@ -215,6 +218,34 @@ TEST(Exchange, PutsWeightsOnTheInputWhereTheyBelong) {
   shape.router = {families::Score::kSigmoid, kExperts, 1};
   shape.router.weight_on_input = true;
   expect_bits(Layer(shape), *placement::dealt_map(kExperts, 2, placement::Order::kLinear), {});
+}
+
+TEST(Exchange, NotesWhatWasChosenAndComputedWhereSomebodyAsks) {
+  const Layer layer(shape_of(formats::kPlainBf16));
+  const ExpertMap map = *placement::initial_map(kExperts, 8, 2);
+  std::vector<std::uint32_t> chosen(2 * kExperts);
+  std::array<LayerWatch, 2> watches;
+  for (std::size_t rank = 0; rank < 2; ++rank)
+    watches[rank].chosen = std::span(chosen).subspan(rank * kExperts, kExperts);
+  const Trial trial{.padding = 9, .watches = watches};
+  expect_bits(layer, map, trial);
+
+  // The same rows on one rank say what was chosen.
+  const Scratch scratch(layer.shape(), Mode::kExact);
+  run(layer, Mode::kExact, {1, 0, kTokens, tokens_of(trial)}, scratch);
+  std::vector<std::uint32_t> want(kExperts);
+  std::uint64_t pairs = 0;
+  for (const std::int32_t id : (*scratch).ids.first(kTokens * layer.shape().router.top_k)) {
+    if (id < 0) continue;
+    ++want[static_cast<std::size_t>(id)];
+    ++pairs;
+  }
+  for (std::size_t expert = 0; expert < kExperts; ++expert)
+    EXPECT_EQ(chosen[expert] + chosen[kExperts + expert], want[expert]);
+  EXPECT_EQ(watches[0].rows + watches[1].rows, pairs);
+  EXPECT_GT(watches[0].computing.count(), 0);
+  EXPECT_GT(watches[1].exchanging.count(), 0);
+  EXPECT_EQ(watches[0].times.samples(), 1U);
 }
 
 TEST(Exchange, EndsAllRanksWhereTheirMapsDisagree) {

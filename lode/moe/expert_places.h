@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "lode/comm/group.h"
@@ -20,11 +21,16 @@ class ExpertPlaces {
   ExpertPlaces(comm::Group& group, std::vector<placement::ExpertMap> maps, bool whole_banks);
 
   ExpertRanks layer(std::size_t layer) const {
-    return {group_, &maps_[layer], &replicas_[layer], whole_banks_};
+    LayerWatch* const watch = watches_.empty() ? nullptr : &watches_[layer];
+    return {group_, &maps_[layer], &replicas_[layer], whole_banks_, watch};
   }
   const placement::ExpertMap& map(std::size_t layer) const { return maps_[layer]; }
   comm::Group& group() const noexcept { return *group_; }
   std::size_t num_layers() const noexcept { return maps_.size(); }
+  bool whole_banks() const noexcept { return whole_banks_; }
+
+  /// From here on notes what every layer does; empty: no more. Shapes:  watches [layers].
+  void watch(std::span<LayerWatch> watches) noexcept { watches_ = watches; }
 
   /// Records of this rank's bank of a layer.
   std::uint64_t num_records(std::size_t layer) const;
@@ -36,6 +42,7 @@ class ExpertPlaces {
   comm::Group* group_;
   std::vector<placement::ExpertMap> maps_;
   std::vector<placement::NearReplicas> replicas_;
+  std::span<LayerWatch> watches_;
   bool whole_banks_;
 };
 
