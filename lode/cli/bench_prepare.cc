@@ -9,6 +9,7 @@
 #include "lode/cli/loaded_model.h"
 #include "lode/cli/model_options.h"
 #include "lode/cli/table.h"
+#include "lode/cli/text_file.h"
 #include "lode/engine/prepare_speed.h"
 #include "lode/json/json.h"
 #include "lode/memory/budget.h"
@@ -23,8 +24,8 @@ struct PrepareSpeedOptions {
   bool json = false;
 };
 
-void print_json(const std::vector<engine::TransformSpeed>& speeds, std::size_t threads) {
-  for (const engine::TransformSpeed& speed : speeds) {
+void print_json(const engine::PrepareSpeeds& speeds, std::size_t threads) {
+  for (const engine::TransformSpeed& speed : speeds.transforms) {
     fmt::print(
         "{}\n",
         json::dump(json::object({{"transform", speed.name},
@@ -37,15 +38,30 @@ void print_json(const std::vector<engine::TransformSpeed>& speeds, std::size_t t
   }
 }
 
-void print(const std::vector<engine::TransformSpeed>& speeds) {
-  Table table({"transform", "MiB", "GB/s", "of memcpy", "beside"}, {1, 2, 3, 4});
-  for (const engine::TransformSpeed& speed : speeds) {
+void print(const engine::PrepareSpeeds& speeds) {
+  Table table({"transform", "MiB", "GB/s", "of memcpy", "scratch"}, {1, 2, 3, 4});
+  for (const engine::TransformSpeed& speed : speeds.transforms) {
     table.add({speed.name,
                fmt::format("{:.0f}", static_cast<double>(speed.bytes) / static_cast<double>(kMiB)),
                fmt::format("{:.2f}", speed.bytes_per_second() / 1e9),
                fmt::format("{:.2f}", speed.of_memcpy()), human_bytes(speed.scratch_bytes)});
   }
   fmt::print("{}", table.text());
+}
+
+// What is not in the table, and why.
+void say_left_away(const engine::PrepareSpeeds& speeds) {
+  if (speeds.num_small > 0) {
+    write_standard_error(fmt::format("left away: {} below {}, over before the clock sees\n",
+                                     count_of(speeds.num_small, "tensor"),
+                                     human_bytes(engine::kLeastMeasuredBytes)));
+  }
+  if (speeds.num_refused > 0) {
+    write_standard_error(
+        fmt::format("left away: {} of a target and an encoding; the kernels do not take such "
+                    "sizes\n",
+                    count_of(speeds.num_refused, "pair")));
+  }
 }
 
 Status bench_prepare(PrepareSpeedOptions options) {
@@ -61,9 +77,10 @@ Status bench_prepare(PrepareSpeedOptions options) {
   LODE_TRY(const std::optional<std::uint64_t> memory, memory_of(options.memory));
   options.measured.limit_bytes = memory::decide_budget(machine, memory).limit_bytes;
   stop_on_interrupt();
-  LODE_TRY(const std::vector<engine::TransformSpeed> speeds,
+  LODE_TRY(const engine::PrepareSpeeds speeds,
            engine::measure_prepare(options.measured, [] { return !interrupted(); }));
   options.json ? print_json(speeds, options.measured.num_threads) : print(speeds);
+  say_left_away(speeds);
   return {};
 }
 
@@ -73,9 +90,12 @@ void add_bench_prepare(Program& program, CLI::App* bench) {
   CLI::App* const command = add_below(
       bench, "prepare",
       "GB a second of what makes weights ready for GPU engines, tensor by tensor, beside memcpy of "
-      "as many bytes in the same round. Needs no model",
+      "as many bytes in the same round. Needs no model. bench/prepare_peer.py runs it in turns "
+      "with "
+      "the same steps by torch on the CPU, the engines' own way: time and peak bytes",
       "  lode bench prepare\n"
-      "  lode bench prepare --target marlin --experts 32 --hidden 2880 --intermediate 2880 -t 2\n");
+      "  lode bench prepare --target marlin --experts 32 --hidden 2880 --intermediate 2880 -t 2\n"
+      "  bench/prepare_peer.py --lode lode   # torch beside it, where there is torch\n");
   const auto options = std::make_shared<PrepareSpeedOptions>();
   engine::PrepareSpeedSettings& measured = options->measured;
   command->add_option("--target", options->target, "Only this one; all, and in place, without it");
@@ -89,7 +109,8 @@ void add_bench_prepare(Program& program, CLI::App* bench) {
   command->add_option("-r,--rounds", measured.rounds, "Times each is done, after one for nothing")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command->add_option("--memory", options->memory, "For source, result and copy");
+  command->add_option("--memory", options->memory,
+                      "For source, result, copy and what clears the caches");
   command->add_flag("--json", options->json, "Print a JSON line for each transform");
   command->callback(
       [&program, options] { program.chosen = [options] { return bench_prepare(*options); }; });

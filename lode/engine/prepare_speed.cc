@@ -23,9 +23,9 @@ using Clock = std::chrono::steady_clock;
 using targets::ExpertsShape;
 using targets::LayerPart;
 
-constexpr std::uint64_t kLeastBytes = 2 * kMiB;   // less is over before the clock sees it
 constexpr std::uint64_t kEvictBytes = 64 * kMiB;  // what pushes the tensors out of the caches
 constexpr std::uint64_t kPiecesOfExpert = 8;
+constexpr std::uint64_t kTileRows = 64;  // of Marlin's scratch, for each thread
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 42;
 
 std::uint64_t us_of(const auto& work) {
@@ -60,6 +60,23 @@ void copy(parallel::ThreadPool& pool, std::span<const std::byte> from, std::span
   });
 }
 
+/// One tensor of one target from one encoding.
+struct Job {
+  std::string name;
+  std::shared_ptr<const targets::Preparer> preparer;
+  std::size_t tensor_idx = 0;
+  ExpertsShape shape;
+
+  std::uint64_t bytes() const { return preparer->tensors()[tensor_idx].bytes(shape.num_experts); }
+  /// Of the largest part of an expert, for all experts: what every part is read from.
+  std::uint64_t source_bytes() const {
+    std::uint64_t largest = 0;
+    for (std::size_t part = 0; part < targets::kNumLayerParts; ++part)
+      largest = std::max(largest, targets::part_bytes(shape, static_cast<LayerPart>(part)));
+    return largest * shape.num_experts;
+  }
+};
+
 class Measurement {
  public:
   Measurement(const PrepareSpeedSettings& settings, const std::function<bool()>& go_on)
@@ -68,24 +85,27 @@ class Measurement {
         ledger_(settings.limit_bytes),
         pool_(settings.num_threads) {}
 
-  Status start() {
-    LODE_TRY(evicting_, buffer(kEvictBytes));
-    return {};
-  }
-  Status every_route();
-  Status in_place();
-  std::vector<TransformSpeed> take() { return std::move(speeds_); }
+  /// Errors: kUsage, kOverBudget.
+  Status plan();
+  Status run();
+  PrepareSpeeds take() { return std::move(speeds_); }
 
  private:
+  Status plan_route(const targets::Route& route, const formats::EncodingInfo& encoding);
+  bool in_place(unsigned bits) const {
+    return !settings_.target && gate_up_bytes(bits) >= kLeastMeasuredBytes;
+  }
+  std::uint64_t gate_up_bytes(unsigned bits) const {
+    return settings_.num_experts * 2 * settings_.intermediate * settings_.hidden * bits / 8;
+  }
+  std::uint64_t needed_bytes() const;
+
   /// Rounds of `work` and of memcpy from `from` to `to`; the first round does not count.
   Status rounds(TransformSpeed speed, std::span<const std::byte> from, std::span<std::byte> to,
                 const std::function<void()>& work);
   void evict() { std::ranges::fill(evicting_.mutate(), static_cast<std::byte>(++evictions_)); }
-  Status route(const targets::Route& route, const formats::EncodingInfo& encoding);
-  Status one_tensor(const std::string& name, const targets::Preparer& preparer,
-                    std::size_t tensor_idx, const ExpertsShape& shape);
-  void make(const targets::Preparer& preparer, std::size_t tensor_idx, const ExpertsShape& shape,
-            std::span<std::byte> out);
+  Status run_job(const Job& job);
+  void make(const Job& job, std::span<std::byte> out);
   Result<memory::Buffer> buffer(std::uint64_t bytes) {
     return memory::make_buffer(ledger_, memory::Tag::kScratch, bytes, "measurement");
   }
@@ -98,11 +118,12 @@ class Measurement {
   const std::function<bool()>& go_on_;
   memory::Ledger ledger_;
   parallel::ThreadPool pool_;
+  std::vector<Job> jobs_;
   memory::Buffer source_;  // as large as the largest part so far
   memory::Buffer evicting_;
   std::uint8_t evictions_ = 0;
   targets::LayerScalars scalars_;
-  std::vector<TransformSpeed> speeds_;
+  PrepareSpeeds speeds_;
 };
 
 Status Measurement::rounds(TransformSpeed speed, std::span<const std::byte> from,
@@ -119,7 +140,7 @@ Status Measurement::rounds(TransformSpeed speed, std::span<const std::byte> from
     speed.times_us.push_back(time_us);
     speed.copies_us.push_back(copy_us);
   }
-  speeds_.push_back(std::move(speed));
+  speeds_.transforms.push_back(std::move(speed));
   return {};
 }
 
@@ -147,79 +168,121 @@ targets::LayerScalars scalars_of(std::uint64_t num_experts) {
   return scalars;
 }
 
-Status Measurement::every_route() {
-  scalars_ = scalars_of(settings_.num_experts);
+Status Measurement::plan() {
   for (const targets::Route& each : targets::route_table()) {
     if (settings_.target && each.target != *settings_.target) continue;
     for (const formats::EncodingInfo& encoding : formats::encoding_table()) {
       // A divisor is a multiplier by the time that a preparer sees it.
       if (encoding.encoding.tensor_scale == formats::TensorScale::kDivisor) continue;
-      if (each.takes(encoding.encoding)) LODE_TRY_STATUS(route(each, encoding));
+      if (each.takes(encoding.encoding)) LODE_TRY_STATUS(plan_route(each, encoding));
+    }
+  }
+  if (jobs_.empty() && !in_place(8)) {
+    return Error{.code = Code::kUsage,
+                 .thing = "layer to measure with",
+                 .wanted = fmt::format("a tensor of {} or more: less is over before the clock sees",
+                                       human_bytes(kLeastMeasuredBytes)),
+                 .found = count_of(speeds_.num_small, "smaller one"),
+                 .hint = "more --experts, or larger --hidden and --intermediate"};
+  }
+  const std::uint64_t needed = needed_bytes();
+  if (needed <= settings_.limit_bytes) return {};
+  return Error{
+      .code = Code::kOverBudget,
+      .thing = "this measurement",
+      .wanted = fmt::format("{} bytes ({})", needed, human_bytes(needed)),
+      .found =
+          fmt::format("{} bytes ({})", settings_.limit_bytes, human_bytes(settings_.limit_bytes)),
+      .hint = fmt::format("--memory {} fits; fewer --experts or one --target need less", needed)};
+}
+
+// Sizes that the kernels do not take are left away, and counted.
+Status Measurement::plan_route(const targets::Route& route, const formats::EncodingInfo& encoding) {
+  const ExpertsShape shape = shape_of(settings_, encoding.encoding);
+  auto made = route.make(shape, {});
+  if (!made) {
+    if (made.error().code != Code::kUnsupported) return std::move(made).error();
+    ++speeds_.num_refused;
+    return {};
+  }
+  const std::shared_ptr<const targets::Preparer> preparer = *std::move(made);
+  for (std::size_t idx = 0; idx < preparer->tensors().size(); ++idx) {
+    Job job{fmt::format("{} {} {}", targets::name(route.target), encoding.name,
+                        preparer->tensors()[idx].name),
+            preparer, idx, shape};
+    if (job.bytes() < kLeastMeasuredBytes) {
+      ++speeds_.num_small;
+    } else {
+      jobs_.push_back(std::move(job));
     }
   }
   return {};
 }
 
-// Sizes that the kernels do not take are left away.
-Status Measurement::route(const targets::Route& route, const formats::EncodingInfo& encoding) {
-  const ExpertsShape shape = shape_of(settings_, encoding.encoding);
-  auto preparer = route.make(shape, {});
-  if (!preparer) {
-    return preparer.error().code == Code::kUnsupported ? Status() : std::move(preparer).error();
+// What is pushed through the caches stays; beside it a tensor in place and a copy, or the largest
+// source, a result and a copy.
+std::uint64_t Measurement::needed_bytes() const {
+  const auto held = [](std::uint64_t bytes) {
+    const memory::BufferCost cost = memory::buffer_cost(bytes);
+    return cost.tag_bytes + cost.page_table_bytes;
+  };
+  std::uint64_t source = 0;
+  std::uint64_t result = 0;
+  for (const Job& job : jobs_) {
+    source = std::max(source, job.source_bytes());
+    result = std::max(result, job.bytes());
   }
-  const std::vector<targets::EngineTensor>& tensors = (*preparer)->tensors();
-  for (std::size_t idx = 0; idx < tensors.size(); ++idx) {
-    if (tensors[idx].bytes(shape.num_experts) < kLeastBytes) continue;
-    LODE_TRY_STATUS(one_tensor(
-        fmt::format("{} {} {}", targets::name(route.target), encoding.name, tensors[idx].name),
-        **preparer, idx, shape));
+  std::uint64_t most = jobs_.empty() ? 0 : held(source) + 2 * held(result);
+  if (in_place(8)) {
+    const std::uint64_t scratch = kTileRows * settings_.hidden * settings_.num_threads;
+    most = std::max(most, 2 * held(gate_up_bytes(8)) + held(scratch));
   }
+  return held(kEvictBytes) + most;
+}
+
+Status Measurement::run() {
+  LODE_TRY(evicting_, buffer(kEvictBytes));
+  scalars_ = scalars_of(settings_.num_experts);
+  if (in_place(4)) {
+    LODE_TRY_STATUS(swap_halves());
+    LODE_TRY_STATUS(shuffle_rows());
+    LODE_TRY_STATUS(repack(4));
+  }
+  if (in_place(8)) LODE_TRY_STATUS(repack(8));
+  for (const Job& job : jobs_) LODE_TRY_STATUS(run_job(job));
   return {};
 }
 
-Status Measurement::one_tensor(const std::string& name, const targets::Preparer& preparer,
-                               std::size_t tensor_idx, const ExpertsShape& shape) {
-  std::uint64_t largest = 0;
-  for (std::size_t part = 0; part < targets::kNumLayerParts; ++part)
-    largest = std::max(largest, targets::part_bytes(shape, static_cast<LayerPart>(part)));
-  if (source_.bytes().size() < largest * shape.num_experts) {
+Status Measurement::run_job(const Job& job) {
+  if (source_.bytes().size() < job.source_bytes()) {
     source_ = memory::Buffer();
-    LODE_TRY(source_, buffer(largest * shape.num_experts));
+    LODE_TRY(source_, buffer(job.source_bytes()));
     fill(source_.mutate());
   }
-  const std::uint64_t bytes = preparer.tensors()[tensor_idx].bytes(shape.num_experts);
-  LODE_TRY(memory::Buffer out, buffer(bytes));
-  LODE_TRY(memory::Buffer other, buffer(bytes));
-  return rounds({.name = name, .bytes = bytes, .times_us = {}, .copies_us = {}}, out.bytes(),
-                other.mutate(), [&] { make(preparer, tensor_idx, shape, out.mutate()); });
+  LODE_TRY(memory::Buffer out, buffer(job.bytes()));
+  LODE_TRY(memory::Buffer other, buffer(job.bytes()));
+  return rounds({.name = job.name, .bytes = job.bytes(), .times_us = {}, .copies_us = {}},
+                out.bytes(), other.mutate(), [&] { make(job, out.mutate()); });
 }
 
-void Measurement::make(const targets::Preparer& preparer, std::size_t tensor_idx,
-                       const ExpertsShape& shape, std::span<std::byte> out) {
-  const targets::EngineTensor& tensor = preparer.tensors()[tensor_idx];
+void Measurement::make(const Job& job, std::span<std::byte> out) {
+  const targets::EngineTensor& tensor = job.preparer->tensors()[job.tensor_idx];
   const std::uint64_t share = ceil_div(tensor.units(), kPiecesOfExpert);
   const std::uint64_t pieces = ceil_div(tensor.units(), share);
-  pool_.run(shape.num_experts * pieces, [&](std::size_t task, std::size_t) {
+  pool_.run(job.shape.num_experts * pieces, [&](std::size_t task, std::size_t) {
     const std::uint64_t expert = task / pieces;
     const std::uint64_t first = task % pieces * share;
     const std::uint64_t count = std::min(share, tensor.units() - first);
     targets::PartBytes bytes;
     for (std::size_t part = 0; part < bytes.size(); ++part) {
-      const std::uint64_t each = targets::part_bytes(shape, static_cast<LayerPart>(part));
+      const std::uint64_t each = targets::part_bytes(job.shape, static_cast<LayerPart>(part));
       bytes[part] = source_.bytes().subspan(expert * each, each);
     }
-    preparer.make(tensor_idx, expert, first, targets::source_of(shape, bytes), scalars_,
-                  out.subspan(expert * tensor.expert_bytes + first * tensor.unit_bytes,
-                              count * tensor.unit_bytes));
+    job.preparer->make(job.tensor_idx, expert, first, targets::source_of(job.shape, bytes),
+                       scalars_,
+                       out.subspan(expert * tensor.expert_bytes + first * tensor.unit_bytes,
+                                   count * tensor.unit_bytes));
   });
-}
-
-Status Measurement::in_place() {
-  if (settings_.target) return {};
-  LODE_TRY_STATUS(swap_halves());
-  LODE_TRY_STATUS(shuffle_rows());
-  LODE_TRY_STATUS(repack(4));
-  return repack(8);
 }
 
 Result<tensor::Tensor> Measurement::gate_up_codes(unsigned bits) {
@@ -320,13 +383,12 @@ double TransformSpeed::of_memcpy() const {
   return median(std::move(ratios));
 }
 
-Result<std::vector<TransformSpeed>> measure_prepare(const PrepareSpeedSettings& settings,
-                                                    const std::function<bool()>& go_on) {
+Result<PrepareSpeeds> measure_prepare(const PrepareSpeedSettings& settings,
+                                      const std::function<bool()>& go_on) {
   LODE_TRY_STATUS(check(settings));
   Measurement measurement(settings, go_on);
-  LODE_TRY_STATUS(measurement.start());
-  LODE_TRY_STATUS(measurement.in_place());
-  LODE_TRY_STATUS(measurement.every_route());
+  LODE_TRY_STATUS(measurement.plan());
+  LODE_TRY_STATUS(measurement.run());
   return measurement.take();
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lode/base/bytes.h"
 #include "lode/base/result.h"
 #include "lode/targets/target.h"
 
@@ -16,7 +17,7 @@ namespace lode::engine {
 struct TransformSpeed {
   std::string name;                      // "marlin nvfp4 w13_weight"
   std::uint64_t bytes = 0;               // that it writes
-  std::uint64_t scratch_bytes = 0;       // held beside source and result, or beside the one tensor
+  std::uint64_t scratch_bytes = 0;       // of scratch: neither source nor result
   std::vector<std::uint64_t> times_us;   // of each round
   std::vector<std::uint64_t> copies_us;  // memcpy of `bytes` by as many threads
 
@@ -32,17 +33,26 @@ struct PrepareSpeedSettings {
   std::optional<targets::Target> target;  // none: all, and the transforms in place
   std::size_t num_threads = 2;
   std::uint32_t rounds = 5;
-  std::uint64_t limit_bytes = 0;  // for source, result and the copy
+  std::uint64_t limit_bytes = 0;  // for all that is measured with
 };
+
+/// What was measured, and what was not.
+struct PrepareSpeeds {
+  std::vector<TransformSpeed> transforms;
+  std::uint64_t num_small = 0;    // tensors of less than kLeastMeasuredBytes
+  std::uint64_t num_refused = 0;  // targets from an encoding, whose kernels do not take the sizes
+};
+inline constexpr std::uint64_t kLeastMeasuredBytes =
+    2 * kMiB;  // less is over before the clock sees
 
 /// Makes every larger tensor of a layer for every target from every encoding that it takes, from
 /// memory to memory; and does in place what can be done so. Numbers are made up: speed does not
 /// depend on them.
 ///
 /// Memory: source, result and one copy of it, of one tensor at a time.
-/// Errors: kUsage where there is nothing to do or sizes are none, kOverBudget from the ledger, kIo
-///         from the system, kInterrupted.
-Result<std::vector<TransformSpeed>> measure_prepare(const PrepareSpeedSettings& settings,
-                                                    const std::function<bool()>& go_on = nullptr);
+/// Errors: kUsage where sizes are none, or no tensor is large enough; kOverBudget naming what fits,
+///         before anything is measured; kIo from the system, kInterrupted.
+Result<PrepareSpeeds> measure_prepare(const PrepareSpeedSettings& settings,
+                                      const std::function<bool()>& go_on = nullptr);
 
 }  // namespace lode::engine
