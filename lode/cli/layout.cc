@@ -108,10 +108,9 @@ Status check(const CheckOptions& options) {
 }
 
 Status list(const ListOptions& options) {
-  if (!options.name.empty() && targets::function_by_name(options.name) == nullptr) {
-    return Error{.code = Code::kUsage,
-                 .thing = "transform " + options.name,
-                 .wanted = "a name that `lode layout list` has"};
+  if (!options.name.empty()) {
+    const auto known = targets::want_function(options.name);
+    if (!known) return known.error();
   }
   fmt::print("{}", options.json ? functions_json(options.name) : functions_text(options.name));
   return {};
@@ -135,8 +134,8 @@ void add_apply(Program& program, CLI::App* layout) {
       "out.",
       "  lode layout apply marlin-repack --in g.safetensors --out m.safetensors \\\n"
       "      --set num_bits=4 --set is_a_8bit=false --set size_k=128 --set size_n=64\n"
-      "  lode layout apply NAME --in model.safetensors --out x.safetensors \\\n"
-      "      --tensor w13=model.layers.0.mlp.experts.w13_weight --set gated=true\n");
+      "  lode layout apply half-swap --in model.safetensors --out x.safetensors \\\n"
+      "      --tensor w13=model.layers.0.mlp.experts.w13_weight\n");
   const auto options = std::make_shared<ApplyOptions>();
   command->add_option("NAME", options->name, "Transform; see `lode layout list`")->required();
   command->add_option("--in", options->in, "Safetensors file to read")->required();
@@ -144,7 +143,8 @@ void add_apply(Program& program, CLI::App* layout) {
       ->required();
   command->add_option("--set", options->settings, "A param: key=value, the value JSON or a word");
   command->add_option("--tensor", options->tensors,
-                      "An input: its name for the transform, =, its name in the file");
+                      "An input: its name for the transform, =, its name in the file. Without any: "
+                      "those of the file that the transform has a name for");
   command->add_option("--way", options->way, "How the bytes are made; they are the same")
       ->check(CLI::IsMember({"out-of-place", "in-place", "streamed"}))
       ->capture_default_str();

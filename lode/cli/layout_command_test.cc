@@ -15,6 +15,7 @@ using ::testing::StartsWith;
 
 const std::string kFolder = kGolden + "/weight_layouts/";
 const std::string kManifest = kFolder + "manifest.json";
+const std::string kRepackFile = kFolder + "marlin_repack_b4_a16_k128_n64.safetensors";
 const std::string kSwapFile = kFolder + "reorder_w1w3_to_w3w1.safetensors";
 constexpr const char* kSwap = "flashinfer_fp4_moe.reorder_w1w3_to_w3w1";
 constexpr const char* kRepack =
@@ -38,34 +39,20 @@ TEST(LayoutCommand, ListsWhatEachTransformTakes) {
   for (const json::Value& row : *rows.as_array()) {
     EXPECT_NE(row.find("name"), nullptr);
     EXPECT_NE(row.find("in_place")->as_bool(), nullptr);
+    EXPECT_NE(row.find("params")->as_array(), nullptr);
+    EXPECT_FALSE(row.find("inputs")->as_array()->empty());
   }
-  const Answer unknown = lode({"layout", "list", "nothing"});
+  const Answer unknown = lode({"layout", "list", "half-swop"});
   EXPECT_EQ(unknown.status, 2);
-  EXPECT_THAT(unknown.err, HasSubstr("transform nothing"));
+  EXPECT_THAT(unknown.err, HasSubstr("transform half-swop"));
+  EXPECT_THAT(unknown.err, HasSubstr("did you mean half-swap?"));
 }
 
 TEST(LayoutCommand, AppliesATransformWithParamsOfEveryKind) {
   const std::string out = temp("repacked.safetensors");
-  const Answer answer = lode({"layout",
-                              "apply",
-                              kRepack,
-                              "--in",
-                              kFolder + "marlin_repack_b4_a16_k128_n64.safetensors",
-                              "--out",
-                              out,
-                              "--set",
-                              "num_bits=4",
-                              "--set",
-                              "is_a_8bit=false",
-                              "--set",
-                              "size_k=128",
-                              "--set",
-                              "size_n=64",
-                              "--set",
-                              "word=as it is",
-                              "--way",
-                              "streamed",
-                              "--json"});
+  const Answer answer = lode({"layout", "apply", kRepack, "--in", kRepackFile, "--out", out,
+                              "--set", "num_bits=4", "--set", "is_a_8bit=false", "--set",
+                              "size_k=128", "--set", "size_n=64", "--way", "streamed", "--json"});
   ASSERT_EQ(answer.status, 0) << answer.err;
   EXPECT_EQ(whole(json_of(answer.out), "bytes_out"), 128 * 64 / 2);
   EXPECT_TRUE(std::filesystem::exists(out));
@@ -74,7 +61,8 @@ TEST(LayoutCommand, AppliesATransformWithParamsOfEveryKind) {
 TEST(LayoutCommand, RefusesSettingsThatAreNone) {
   const std::string out = temp("refused.safetensors");
   const auto apply = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> words = {"layout", "apply", kRepack, "--in", kSwapFile, "--out", out};
+    std::vector<std::string> words = {"layout",    "apply", kRepack, "--in",
+                                      kRepackFile, "--out", out};
     words.insert(words.end(), more.begin(), more.end());
     return lode(words);
   };
@@ -86,6 +74,18 @@ TEST(LayoutCommand, RefusesSettingsThatAreNone) {
   EXPECT_THAT(apply({"--set", "a=1", "--set", "a=2"}).err, HasSubstr("--set a: want one value"));
   EXPECT_THAT(apply({"--tensor", "w13"}).err, HasSubstr("--tensor: want key=value"));
   EXPECT_EQ(apply({"--set", "num_bits=five"}).status, 2);
+  const Answer foo = apply({"--set", "num_bits=4", "--set", "foo=1"});
+  EXPECT_EQ(foo.status, 2);
+  EXPECT_THAT(foo.err, HasSubstr("foo: want one of num_bits, is_a_8bit, size_k, size_n"));
+  const Answer near = apply({"--set", "num_bit=4"});
+  EXPECT_EQ(near.status, 2);
+  EXPECT_THAT(near.err, HasSubstr("did you mean num_bits?"));
+  const Answer other = apply({"--set", "num_bits=4", "--set", "size_k=999"});
+  EXPECT_EQ(other.status, 2);
+  EXPECT_THAT(other.err, HasSubstr("param size_k: want 128, as the tensors have it"));
+  const Answer role = apply({"--set", "num_bits=4", "--tensor", "b_weight=in.b_q_weight"});
+  EXPECT_EQ(role.status, 2);
+  EXPECT_THAT(role.err, HasSubstr("b_weight: want one of b_q_weight, perm"));
   EXPECT_FALSE(std::filesystem::exists(out));
 }
 

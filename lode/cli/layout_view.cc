@@ -16,7 +16,7 @@ using engine::CaseVerdict;
 using targets::Function;
 
 bool asked_for(const Function& function, std::string_view name) {
-  return name.empty() || function.name == name || function.upstream == name;
+  return name.empty() || targets::function_by_name(name) == &function;
 }
 
 std::string ways_of(const CaseVerdict& verdict) {
@@ -34,6 +34,8 @@ std::string line_of(const engine::LayoutDifference& difference) {
 
 std::string remark_of(const CaseVerdict& verdict) {
   std::string remark = verdict.informative ? "; informative, not counted" : "";
+  if (!verdict.unknown.empty() && verdict.state == CaseState::kEqual)
+    remark += fmt::format("; not looked at: {}", fmt::join(verdict.unknown, ", "));
   if (verdict.defect_in.empty()) return remark;
   return remark + fmt::format("; upstream's own {} differ, a known defect",
                               fmt::join(verdict.defect_in, ", "));
@@ -48,7 +50,10 @@ std::string detail_of(const CaseVerdict& verdict) {
     case CaseState::kFault:
       return to_string(*verdict.fault);
     case CaseState::kNotCovered:
-      return "no transform of ours computes it" + remark_of(verdict);
+      return (verdict.unknown.empty() ? "no transform of ours computes it"
+                                      : fmt::format("{} knows no {}", verdict.function,
+                                                    fmt::join(verdict.unknown, ", no "))) +
+             remark_of(verdict);
   }
   return "";
 }
@@ -67,6 +72,7 @@ json::Value case_json(const CaseVerdict& verdict) {
   for (const targets::Way way : verdict.ways) ways.emplace_back(targets::name(way));
   json::Array defects;
   for (const std::string& name : verdict.defect_in) defects.emplace_back(name);
+  json::Array unknown(verdict.unknown.begin(), verdict.unknown.end());
   return json::object(
       {{"name", verdict.name},
        {"verdict", engine::name(verdict.state)},
@@ -74,8 +80,68 @@ json::Value case_json(const CaseVerdict& verdict) {
        {"ways", std::move(ways)},
        {"informative", verdict.informative},
        {"upstream_defect_in", std::move(defects)},
+       {"unknown", std::move(unknown)},
        {"difference", difference_json(verdict)},
        {"fault", verdict.fault ? json::Value(to_string(*verdict.fault)) : json::Value()}});
+}
+
+std::string need_of(const targets::ParamRow& row) {
+  if (row.use == targets::ParamUse::kNeeded) return "must be given";
+  if (row.use == targets::ParamUse::kFact) return "the tensors say it: refused if not so";
+  return fmt::format("else {}", row.fallback);
+}
+
+std::string function_text(const Function& function) {
+  std::string text = fmt::format("{}\n    {}\n", function.name, function.meaning);
+  std::string_view label = "inputs";
+  const auto add = [&](std::string_view name, std::string_view what, std::string_view need) {
+    text +=
+        fmt::format("    {:<9} {:<24} {}{}{}\n", label, name, what, need.empty() ? "" : "; ", need);
+    label = "";
+  };
+  for (const targets::InputRow& row : function.inputs) {
+    add(row.name == targets::kAnyName ? "any name" : row.name, row.what,
+        row.needed ? "" : "may be missing");
+  }
+  label = "params";
+  if (function.params.empty()) text += "    params    none\n";
+  for (const targets::ParamRow& row : function.params) add(row.name, row.what, need_of(row));
+  text += fmt::format("    in place  {}\n",
+                      function.has_in_place ? "a way of its own" : "as out of place");
+  for (const std::string_view upstream : function.upstream) {
+    if (!upstream.empty()) text += fmt::format("    upstream  {}\n", upstream);
+  }
+  return text;
+}
+
+json::Array inputs_json(const Function& function) {
+  json::Array rows;
+  for (const targets::InputRow& row : function.inputs) {
+    rows.push_back(
+        json::object({{"name", row.name}, {"meaning", row.what}, {"needed", row.needed}}));
+  }
+  return rows;
+}
+
+json::Array params_json(const Function& function) {
+  json::Array rows;
+  for (const targets::ParamRow& row : function.params) {
+    const bool optional = row.use == targets::ParamUse::kOptional;
+    rows.push_back(json::object({{"name", row.name},
+                                 {"meaning", row.what},
+                                 {"needed", row.use == targets::ParamUse::kNeeded},
+                                 {"fact", row.use == targets::ParamUse::kFact},
+                                 {"default", optional ? json::Value(row.fallback) : nullptr}}));
+  }
+  return rows;
+}
+
+json::Array upstream_json(const Function& function) {
+  json::Array names;
+  for (const std::string_view upstream : function.upstream) {
+    if (!upstream.empty()) names.emplace_back(upstream);
+  }
+  return names;
 }
 
 json::Array strings(const std::vector<std::string>& lines) { return {lines.begin(), lines.end()}; }
@@ -86,11 +152,7 @@ std::string functions_text(std::string_view name) {
   std::string text;
   for (const Function& function : targets::function_table()) {
     if (!asked_for(function, name)) continue;
-    text += fmt::format(
-        "{}\n    {}\n    inputs    {}\n    params    {}\n    in place  {}\n    upstream  {}\n",
-        function.name, function.meaning, function.inputs,
-        function.params.empty() ? "none" : function.params,
-        function.has_in_place ? "a way of its own" : "as out of place", function.upstream);
+    text += function_text(function);
   }
   return text;
 }
@@ -101,10 +163,10 @@ std::string functions_json(std::string_view name) {
     if (!asked_for(function, name)) continue;
     rows.push_back(json::object({{"name", function.name},
                                  {"meaning", function.meaning},
-                                 {"inputs", function.inputs},
-                                 {"params", function.params},
+                                 {"inputs", inputs_json(function)},
+                                 {"params", params_json(function)},
                                  {"in_place", function.has_in_place},
-                                 {"upstream", function.upstream}}));
+                                 {"upstream", upstream_json(function)}}));
   }
   return json::dump(json::Value(std::move(rows)), 2) + "\n";
 }
@@ -113,6 +175,7 @@ std::string applied_text(const engine::Applied& applied) {
   std::string text;
   for (const std::string& line : applied.inputs) text += fmt::format("in   {}\n", line);
   for (const std::string& line : applied.outputs) text += fmt::format("out  {}\n", line);
+  for (const std::string& line : applied.left_aside) text += fmt::format("left aside  {}\n", line);
   return text +
          fmt::format("{} to {}\n", human_bytes(applied.bytes_in), human_bytes(applied.bytes_out));
 }
@@ -120,6 +183,7 @@ std::string applied_text(const engine::Applied& applied) {
 std::string applied_json(const engine::Applied& applied) {
   return json::dump(json::object({{"inputs", strings(applied.inputs)},
                                   {"outputs", strings(applied.outputs)},
+                                  {"left_aside", strings(applied.left_aside)},
                                   {"bytes_in", applied.bytes_in},
                                   {"bytes_out", applied.bytes_out}})) +
          "\n";

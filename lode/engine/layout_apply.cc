@@ -51,20 +51,45 @@ std::vector<std::string> described(std::span<const NamedTensor> tensors) {
   return lines;
 }
 
+// "a, b, c and 12 more": files may have thousands.
+std::string few_of(std::span<const std::string> names) {
+  constexpr std::size_t kFew = 6;
+  if (names.empty()) return "no tensors";
+  const auto few = names.first(std::min(names.size(), kFew));
+  const std::string more =
+      names.size() > kFew ? fmt::format(" and {} more", names.size() - kFew) : "";
+  return fmt::format("{}{}", fmt::join(few, ", "), more);
+}
+
 std::uint64_t bytes_of(std::span<const NamedTensor> tensors) {
   std::uint64_t bytes = 0;
   for (const NamedTensor& tensor : tensors) bytes += tensor.bytes.size();
   return bytes;
 }
 
-Error unknown_function(std::string_view name) {
-  std::string known;
-  for (const targets::Function& function : targets::function_table())
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", function.name);
-  return Error{.code = Code::kUsage,
-               .thing = fmt::format("transform {}", name),
-               .wanted = "one of " + known,
-               .hint = "`lode layout list` says what each takes"};
+// Those that the user named, all of which the function must take; or those of the file that it
+// does.
+Result<std::vector<TensorChoice>> choose(const LayoutApply& apply,
+                                         const targets::Function& function,
+                                         std::vector<std::string>& left_aside) {
+  std::vector<std::string> names;
+  for (const TensorChoice& choice : apply.chosen) names.push_back(choice.name);
+  LODE_TRY_STATUS(targets::check_inputs(function, names));
+  if (!apply.chosen.empty()) return apply.chosen;
+  LODE_TRY(std::vector<TensorChoice> chosen, offered_tensors(apply.in));
+  std::erase_if(chosen, [&](const TensorChoice& choice) {
+    if (targets::takes_input(function, choice.name)) return false;
+    left_aside.push_back(choice.stored);
+    return true;
+  });
+  if (!chosen.empty()) return chosen;
+  return Error{
+      .code = Code::kInvalidSource,
+      .thing = apply.in.string(),
+      .wanted = fmt::format("tensor {}", function.inputs.front().name),
+      .found = few_of(left_aside),
+      .hint = fmt::format("--tensor {}=NAME_IN_THE_FILE takes one that is called otherwise",
+                          function.inputs.front().name)};
 }
 
 }  // namespace
@@ -87,7 +112,7 @@ Result<std::vector<NamedTensor>> read_named_tensors(const std::filesystem::path&
   return tensors;
 }
 
-Result<std::vector<TensorChoice>> choose_tensors(const std::filesystem::path& file) {
+Result<std::vector<TensorChoice>> offered_tensors(const std::filesystem::path& file) {
   LODE_TRY(const TensorIndex index, checkpoint::open_file(file));
   std::vector<TensorChoice> chosen;
   for (const TensorRecord& record : index.with_prefix(kInPrefix))
@@ -116,12 +141,10 @@ Status write_named_tensors(const std::filesystem::path& file, std::string_view p
 }
 
 Result<Applied> apply_layout(const LayoutApply& apply) {
-  const targets::Function* const function = targets::function_by_name(apply.function);
-  if (function == nullptr) return unknown_function(apply.function);
-  std::vector<TensorChoice> chosen = apply.chosen;
-  if (chosen.empty()) {
-    LODE_TRY(chosen, choose_tensors(apply.in));
-  }
+  LODE_TRY(const targets::Function* const function, targets::want_function(apply.function));
+  LODE_TRY_STATUS(targets::check_params(*function, apply.params));
+  std::vector<std::string> left_aside;
+  LODE_TRY(const std::vector<TensorChoice> chosen, choose(apply, *function, left_aside));
   LODE_TRY(const std::vector<NamedTensor> inputs, read_named_tensors(apply.in, chosen));
   LODE_TRY(const std::vector<NamedTensor> outputs,
            function->run({inputs, json::Value(apply.params), apply.way}));
@@ -130,6 +153,7 @@ Result<Applied> apply_layout(const LayoutApply& apply) {
   LODE_TRY_STATUS(write_named_tensors(apply.out, golden ? kOutPrefix : "", outputs, apply.in));
   return Applied{.inputs = described(inputs),
                  .outputs = described(outputs),
+                 .left_aside = std::move(left_aside),
                  .bytes_in = bytes_of(inputs),
                  .bytes_out = bytes_of(outputs)};
 }

@@ -32,7 +32,7 @@ Result<std::vector<targets::NamedTensor>> read_named_tensors(const std::filesyst
 /// them; where there are none, all.
 ///
 /// Errors: those of a damaged file; kIo.
-Result<std::vector<TensorChoice>> choose_tensors(const std::filesystem::path& file);
+Result<std::vector<TensorChoice>> offered_tensors(const std::filesystem::path& file);
 
 /// A transform's inputs may be this part of the memory that is left: what it makes of them lies
 /// beside them, and may be padded.
@@ -52,21 +52,22 @@ struct LayoutApply {
   std::filesystem::path in;
   std::filesystem::path out;
   json::Object params;
-  std::vector<TensorChoice> chosen;  // empty: what the file offers
+  std::vector<TensorChoice> chosen;  // empty: what the file offers and the function takes
   targets::Way way = targets::Way::kOutOfPlace;
 };
 
 struct Applied {
   std::vector<std::string> inputs;  // "w13 U8 [2, 64, 32]"
   std::vector<std::string> outputs;
+  std::vector<std::string> left_aside;  // what the file has and the function has no use for
   std::uint64_t bytes_in = 0;
   std::uint64_t bytes_out = 0;
 };
 
 /// Outputs of tensors called "in.x" are written as "out.x".
 ///
-/// Errors: kUsage for a function that we do not know; those of the function, of reading and of
-///         writing.
+/// Errors: kUsage for a function that we do not know, and for params and chosen tensors that the
+///         function has no use for; those of the function, of reading and of writing.
 /// Memory: all tensors in and out.
 Result<Applied> apply_layout(const LayoutApply& apply);
 

@@ -16,6 +16,9 @@ using targets::Way;
 
 constexpr std::string_view kRight = "right_";
 constexpr std::string_view kOutPrefix = "out.";
+// What manifests say of a case in words, for people.
+constexpr std::array<std::string_view, 4> kRemarks{"notes", "columns", "granularity",
+                                                   "source_order"};
 
 struct CaseFiles {
   std::vector<NamedTensor> inputs;
@@ -87,6 +90,19 @@ bool has_right_one(const LayoutCase& one, const std::vector<NamedTensor>& wanted
   return one.upstream_defect && targets::find(wanted, std::string(kRight) + std::string(name));
 }
 
+std::vector<std::string> unknown_names(const LayoutCase& one, const targets::Function& function) {
+  std::vector<std::string> unknown;
+  for (const json::Member& param : *one.params.as_object()) {
+    const bool remark = std::ranges::find(kRemarks, param.first) != kRemarks.end();
+    if (!remark && !targets::takes_param(function, param.first))
+      unknown.push_back("param " + param.first);
+  }
+  for (const CaseTensor& input : one.inputs) {
+    if (!targets::takes_input(function, input.name)) unknown.push_back("tensor " + input.name);
+  }
+  return unknown;
+}
+
 class CaseCheck {
  public:
   CaseCheck(const LayoutCase& one, const targets::Function& function, const CaseFiles& files)
@@ -95,6 +111,7 @@ class CaseCheck {
     verdict_.function = function.name;
     verdict_.informative = one.informative;
     verdict_.state = CaseState::kEqual;
+    verdict_.unknown = unknown_names(one, function);
   }
 
   CaseVerdict run() {
@@ -103,6 +120,8 @@ class CaseCheck {
       run(way);
       if (verdict_.state != CaseState::kEqual) break;
     }
+    if (verdict_.state == CaseState::kDiffers && !verdict_.unknown.empty())
+      verdict_.state = CaseState::kNotCovered;
     return std::move(verdict_);
   }
   /// What the first way gave.

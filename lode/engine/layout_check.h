@@ -26,7 +26,7 @@ struct LayoutDifference {
 enum class CaseState : std::uint8_t {
   kEqual,
   kDiffers,
-  kNotCovered,  // no function of ours computes this
+  kNotCovered,  // no function of ours computes this, or it has names that ours does not know
   kFault,       // the file is missing or damaged, or the function refused it
 };
 std::string_view name(CaseState state) noexcept;
@@ -37,6 +37,9 @@ struct CaseVerdict {
   CaseState state = CaseState::kNotCovered;
   bool informative = false;        // shown, not counted as a failure
   std::vector<targets::Way> ways;  // those that were compared
+  // Params and inputs that ours does not know and has not looked at: an equal case is equal all the
+  // same, one that differs is not covered.
+  std::vector<std::string> unknown;
   std::optional<LayoutDifference> difference;
   std::optional<Error> fault;
   // Of a case with a marked defect of upstream: upstream's own tensors that differ from the right

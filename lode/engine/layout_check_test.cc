@@ -163,6 +163,25 @@ TEST_F(OneCase, WithAFaultOfItsFileIsNamedAndFails) {
   EXPECT_THAT(to_string(*verdict.fault), HasSubstr("[1, 2] as the manifest says"));
 }
 
+TEST_F(OneCase, NamesWhatItsFunctionDoesNotKnow) {
+  CaseVerdict verdict = verdict_of(edited(R"("K": 32)", R"("K": 32, "notes": "x", "turns": 2)"));
+  EXPECT_EQ(verdict.state, CaseState::kEqual);
+  EXPECT_THAT(verdict.unknown, ElementsAre("param turns"));
+  verdict = verdict_of(edited(R"("inputs": {)", R"("inputs": {"w31": {"tensor": "in.w13"}, )"));
+  EXPECT_THAT(verdict.unknown, ElementsAre("tensor w31"));
+  bytes_.back() = static_cast<char>(bytes_.back() ^ 1);
+  verdict = verdict_of(edited(R"("K": 32)", R"("K": 32, "turns": 2)"));
+  EXPECT_EQ(verdict.state, CaseState::kNotCovered);
+  EXPECT_THAT(verdict.unknown, ElementsAre("param turns"));
+  EXPECT_EQ(verdict_of(kMembers).state, CaseState::kDiffers);
+}
+
+TEST_F(OneCase, OfSizesThatItsTensorsDoNotHaveIsAFault) {
+  const CaseVerdict verdict = verdict_of(edited(R"("N": 24)", R"("N": 25)"));
+  ASSERT_EQ(verdict.state, CaseState::kFault);
+  EXPECT_THAT(to_string(*verdict.fault), HasSubstr("param N: want 24"));
+}
+
 TEST_F(OneCase, ThatItsFunctionRefusesIsAFaultAndNotACrash) {
   const CaseVerdict verdict =
       verdict_of(edited(R"("flashinfer_fp4_moe.reorder_w1w3_to_w3w1")",
@@ -260,6 +279,23 @@ TEST_F(OneCase, TakesTensorsOfOtherNamesWhereTheyAreSaid) {
   const auto absent = apply_layout(apply);
   ASSERT_FALSE(absent);
   EXPECT_THAT(to_string(absent.error()), HasSubstr("no.such"));
+}
+
+TEST(ApplyLayout, LeavesAsideWhatTheTransformHasNoNameFor) {
+  LayoutApply apply;
+  apply.function = "marlin-padded-sizes";
+  apply.in = kFolder / "reorder_w1w3_to_w3w1.safetensors";
+  const testing_support::TempFolder folder;
+  apply.out = folder.path() / "out.safetensors";
+  const auto none = apply_layout(apply);
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, Code::kInvalidSource);
+  EXPECT_THAT(to_string(none.error()), HasSubstr("want tensor nkg, found in.w13, in.w13_scale"));
+  apply.function = "fp8-fnuz";
+  apply.in = kFolder / "fp8_tensor_dense_requant.safetensors";
+  const auto applied = apply_layout(apply);
+  ASSERT_TRUE(applied) << to_string(applied.error());
+  EXPECT_THAT(applied->left_aside, ElementsAre("in.weight_scale_unloaded"));
 }
 
 TEST(ApplyLayout, NamesTheTransformsWhereItKnowsNone) {

@@ -84,6 +84,22 @@ Result<std::vector<std::uint64_t>> Params::counts(std::string_view name) const {
   return counts;
 }
 
+Status Params::agree(std::string_view name, const json::Value& has) const {
+  const json::Value* const value = member(name);
+  const std::string said = json::dump(has);
+  if (value == nullptr || json::dump(*value) == said) return {};
+  return Error{.code = Code::kUsage,
+               .thing = fmt::format("param {}", name),
+               .wanted = fmt::format("{}, as the tensors have it, or nothing", said),
+               .found = json::dump(*value)};
+}
+
+Status check_layer_facts(const Params& params, const LayerSizes& has) {
+  LODE_TRY_STATUS(params.agree("E", json::Value(has.experts)));
+  LODE_TRY_STATUS(params.agree("K", json::Value(has.hidden)));
+  return params.agree("N", json::Value(has.intermediate));
+}
+
 Result<const NamedTensor*> want(std::span<const NamedTensor> tensors, std::string_view name,
                                 std::span<const formats::Format> dtypes,
                                 std::span<const std::uint64_t> extents) {

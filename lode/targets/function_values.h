@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -15,8 +17,8 @@
 
 namespace lode::targets {
 
-/// The params of a request by name. A member that is null is as one that is not there; members
-/// that nobody asks for are no fault: manifests say more than a function needs.
+/// The params of a request by name. A member that is null is as one that is not there; what a
+/// function has no row for is check_params' to refuse.
 class Params {
  public:
   explicit Params(const json::Value& object) : object_(object) {}
@@ -41,10 +43,38 @@ class Params {
   /// Errors: kUsage naming the param where it is something else.
   Result<std::vector<std::uint64_t>> counts(std::string_view name) const;
 
+  /// Refuses a fact that is not `has`, which the tensors say; nothing where it is not given.
+  ///
+  /// Errors: kUsage naming the param, what the tensors have, and what was found.
+  Status agree(std::string_view name, const json::Value& has) const;
+
  private:
   const json::Value* member(std::string_view name) const noexcept;
   const json::Value& object_;
 };
+
+/// What manifests say of every layer of experts, for lists of params.
+inline constexpr std::array<ParamRow, 3> kLayerFacts{
+    {{"E", "experts", ParamUse::kFact, ""},
+     {"K", "hidden size", ParamUse::kFact, ""},
+     {"N", "intermediate size", ParamUse::kFact, ""}}};
+struct LayerSizes {
+  std::uint64_t experts = 0;
+  std::uint64_t hidden = 0;
+  std::uint64_t intermediate = 0;
+};
+/// Errors: as Params::agree.
+Status check_layer_facts(const Params& params, const LayerSizes& has);
+
+/// Two lists of rows as one.
+template <class Row, std::size_t A, std::size_t B>
+constexpr std::array<Row, A + B> joined(const std::array<Row, A>& first,
+                                        const std::array<Row, B>& second) {
+  std::array<Row, A + B> all{};
+  std::copy(first.begin(), first.end(), all.begin());
+  std::copy(second.begin(), second.end(), all.begin() + A);
+  return all;
+}
 
 /// An extent that may be anything, in `want`.
 inline constexpr std::uint64_t kAnyExtent = ~std::uint64_t{0};

@@ -171,8 +171,12 @@ Result<bool> gated_of(const Request& request) {
   return Params(request.params).flag("gated", gated);
 }
 
-Result<NamedLayer> read_layer(std::span<const NamedTensor> inputs, const LayerWants& wants) {
-  return LayerReader(inputs, wants).read();
+Result<NamedLayer> read_layer(const Request& request, const LayerWants& wants) {
+  LODE_TRY(NamedLayer layer, LayerReader(request.inputs, wants).read());
+  LODE_TRY_STATUS(
+      check_layer_facts(Params(request.params),
+                        {layer.shape.num_experts, layer.shape.hidden, layer.shape.intermediate}));
+  return layer;
 }
 
 Result<std::vector<NamedTensor>> run_layer(const NamedLayer& layer, const LayerForm& form, Way way,

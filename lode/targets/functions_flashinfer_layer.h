@@ -33,8 +33,9 @@ struct NamedLayer {
 /// Errors: kUsage for a param that is no flag.
 Result<bool> gated_of(const Request& request);
 
-/// Errors: kInvalidSource naming a tensor that is missing or misshapen.
-Result<NamedLayer> read_layer(std::span<const NamedTensor> inputs, const LayerWants& wants);
+/// Errors: kInvalidSource naming a tensor that is missing or misshapen; kUsage for sizes that are
+///         given and are others.
+Result<NamedLayer> read_layer(const Request& request, const LayerWants& wants);
 
 /// An engine's name, and that of a function's output.
 struct OutputName {

@@ -11,7 +11,7 @@
 #include "lode/layout/block_scales.h"
 #include "lode/layout/half_swap.h"
 #include "lode/targets/function_lists.h"
-#include "lode/targets/function_values.h"
+#include "lode/targets/function_rows.h"
 #include "lode/targets/nvfp4_scalars.h"
 
 // Single steps of the preparation for FlashInfer, as its Python has them.
@@ -133,8 +133,12 @@ Result<NamedTensor> block_major(const NamedTensor& matrix, Way way) {
 }
 
 Outputs shuffle_matrices(const Request& request) {
+  const Params params(request.params);
   std::vector<NamedTensor> outputs;
   if (const NamedTensor* const scales = find(request.inputs, "sf")) {
+    const Matrices sizes = matrices_of(*scales);
+    LODE_TRY_STATUS(params.agree("M", json::Value(sizes.rows)));
+    LODE_TRY_STATUS(params.agree("C", json::Value(sizes.columns)));
     const RowOrder by_32{1, scales->shape.empty() ? 0 : scales->shape[0], {}, RowShuffle::kBy32};
     LODE_TRY(NamedTensor rows, ordered(*scales, by_32, "sf", request.way));
     if (rows.shape[0] % 128 != 0) return misshapen(*scales, "[M, C], M a multiple of 128");
@@ -212,6 +216,16 @@ Result<tensor::Tensor> tensor_of(memory::Ledger& ledger, const NamedTensor& name
   return made;
 }
 
+/// K may be twice the bytes of a row: two codes a byte.
+Status check_swap_facts(const Params& params, const NamedTensor& weight) {
+  const Matrices sizes = matrices_of(weight);
+  LODE_TRY_STATUS(params.agree("E", json::Value(sizes.count)));
+  LODE_TRY_STATUS(params.agree("N", json::Value(sizes.rows / 2)));
+  LODE_TRY(const std::uint64_t columns, params.count("K", sizes.columns));
+  if (weight.dtype == Format::kU8 && columns == 2 * sizes.columns) return {};
+  return params.agree("K", json::Value(sizes.columns));
+}
+
 Outputs swap_in_place(const Request& request) {
   memory::Ledger ledger(2 * kMaxTensorBytes);
   layout::GateUpTensors tensors;
@@ -234,6 +248,8 @@ Outputs swap_in_place(const Request& request) {
 }
 
 Outputs swap_halves(const Request& request) {
+  LODE_TRY(const NamedTensor* const weight, want(request.inputs, "w13"));
+  LODE_TRY_STATUS(check_swap_facts(Params(request.params), *weight));
   if (request.way == Way::kInPlace) return swap_in_place(request);
   std::vector<NamedTensor> outputs;
   for (const NamedTensor& input : request.inputs) {
@@ -349,6 +365,7 @@ Outputs nvfp4_numbers(const Request& request) {
   std::vector<NamedTensor> outputs;
   outputs.push_back(named("fi_a13", layer.each(a13)));
   outputs.push_back(named("fi_a2", layer.each(a2)));
+  LODE_TRY_STATUS(Params(request.params).agree("E", json::Value(layer.shape.num_experts)));
   LODE_TRY_STATUS(add_trtllm_scalars(layer, Params(request.params), outputs));
   const Floats a1_gscale = layer.each([](const Nvfp4Scalars& one) { return one.a1_gscale(); });
   const Floats a2_gscale = layer.each([](const Nvfp4Scalars& one) { return one.a2_gscale(); });
@@ -397,33 +414,73 @@ Outputs round_up_sizes(const Request& request) {
   return outputs;
 }
 
+constexpr std::array<InputRow, 2> kSwapInputs{
+    {{"w13", "any dtype [E, 2N, columns]"}, {"w13_scale", "the same", false}}};
+constexpr std::array<InputRow, 1> kScalesInputs{
+    {{kAnyName, "one byte [M, C] or [E, M, C]; of those called fi_... outputs are flat"}}};
+constexpr std::array<InputRow, 2> kShuffleInputs{
+    {{"sf", "U8 [M, C]", false}, {"w", "U8 [R, columns]", false}}};
+constexpr std::array<ParamRow, 2> kShuffleParams{
+    {{"M", "rows of sf", ParamUse::kFact, ""}, {"C", "columns of sf", ParamUse::kFact, ""}}};
+constexpr std::array<InputRow, 1> kMapInputs{{{kAnyName, "I32 [1]: a number of rows"}}};
+constexpr std::array<InputRow, 4> kScalarInputs{{{"w13_scale_2", "F32 [E]"},
+                                                 {"w2_scale_2", "F32 [E]"},
+                                                 {"a13", "F32 [E, halves]"},
+                                                 {"a2", "F32 [E]"}}};
+constexpr std::array<ParamRow, 4> kScalarParams{
+    {{"clamp", "of the activation", ParamUse::kOptional, "7.0"},
+     {"beta", "of the activation", ParamUse::kOptional, "1.0"},
+     {"alpha", "of the activation", ParamUse::kOptional, "1.702"},
+     {"E", "experts", ParamUse::kFact, ""}}};
+constexpr std::array<InputRow, 1> kSizesInputs{{{"hn", "I32 [any, 2]: hidden, intermediate"}}};
+
 constexpr std::array<Function, 6> kFunctions{{
-    {"half-swap", "flashinfer_fp4_moe.reorder_w1w3_to_w3w1", "Gate and up change places",
-     "w13 [E, 2N, any] of any dtype, w13_scale optional", "none", true, swap_halves},
+    {"half-swap",
+     {"flashinfer_fp4_moe.reorder_w1w3_to_w3w1"},
+     "gate and up change places",
+     kSwapInputs,
+     kLayerFacts,
+     true,
+     swap_halves},
     {"scales-128x4",
-     "nvfp4_utils.swizzle_blockscale; flashinfer.block_scale_interleave (fi_*); "
-     "mxfp8_utils.swizzle_mxfp8_scale (mx8_*); experts.cutlass_moe.swizzle_mxfp4_scales (mx4_*)",
-     "Block scales in tiles of 128 rows by 4",
-     "any tensors [M, C] or [E, M, C] of one byte; of those called fi_* outputs are flat", "none",
-     false, swizzle_blockscale},
-    {"trtllm-shuffles", "flashinfer.shuffle_matrix_sf_a, shuffle_matrix_a, convert_to_block_layout",
-     "Rows shuffled by 32 and 16, blocks of 128 bytes of K",
-     "sf [M, C] U8, w [R, columns]; either may be missing", "none", false, shuffle_matrices},
+     {"nvfp4_utils.swizzle_blockscale; flashinfer.block_scale_interleave (fi_*); "
+      "mxfp8_utils.swizzle_mxfp8_scale (mx8_*); experts.cutlass_moe.swizzle_mxfp4_scales (mx4_*)"},
+     "block scales in tiles of 128 rows by 4",
+     kScalesInputs,
+     {},
+     false,
+     swizzle_blockscale},
+    {"trtllm-shuffles",
+     {"flashinfer.shuffle_matrix_sf_a, shuffle_matrix_a, convert_to_block_layout"},
+     "rows shuffled by 32 and 16, blocks of 128 bytes of K",
+     kShuffleInputs,
+     kShuffleParams,
+     false,
+     shuffle_matrices},
     {"trtllm-row-maps",
-     "flashinfer.utils.get_shuffle_matrix_a_row_indices; "
-     "flashinfer.fused_moe.core.get_reorder_rows_for_gated_act_gemm_row_indices, "
-     "_maybe_get_cached_w3_w1_permute_indices",
-     "Which row each row of a shuffle takes", "any tensors [1] I32 that hold a number of rows",
-     "none", false, row_maps},
+     {"flashinfer.utils.get_shuffle_matrix_a_row_indices; "
+      "flashinfer.fused_moe.core.get_reorder_rows_for_gated_act_gemm_row_indices, "
+      "_maybe_get_cached_w3_w1_permute_indices"},
+     "which row each row of a shuffle takes",
+     kMapInputs,
+     {},
+     false,
+     row_maps},
     {"nvfp4-scalars",
-     "quant_utils.amax_for_moe_activation_quant; oracle.nvfp4.make_nvfp4_moe_quant_config; "
-     "TrtLlmNvFp4Experts*.process_weights_after_loading",
-     "Single numbers of NVFP4 experts",
-     "w13_scale_2 [E] F32, w2_scale_2 [E], a13 [E, halves], a2 [E]", "clamp, beta, alpha", false,
+     {"quant_utils.amax_for_moe_activation_quant; oracle.nvfp4.make_nvfp4_moe_quant_config; "
+      "TrtLlmNvFp4Experts*.process_weights_after_loading"},
+     "single numbers of NVFP4 experts",
+     kScalarInputs,
+     kScalarParams,
+     false,
      nvfp4_numbers},
-    {"mxfp4-sizes", "oracle.mxfp4.mxfp4_round_up_hidden_size_and_intermediate_size",
-     "Sizes that the backends pad MXFP4 layers to", "hn [any, 2] I32: hidden, intermediate", "none",
-     false, round_up_sizes},
+    {"mxfp4-sizes",
+     {"oracle.mxfp4.mxfp4_round_up_hidden_size_and_intermediate_size"},
+     "sizes that the backends pad MXFP4 layers to",
+     kSizesInputs,
+     {},
+     false,
+     round_up_sizes},
 }};
 
 }  // namespace

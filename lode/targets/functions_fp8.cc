@@ -69,6 +69,8 @@ Result<Tensors> moe_requant(const Request& request) {
                  .found = describe(*scale)};
   }
   const Params params(request.params);
+  LODE_TRY_STATUS(
+      check_layer_facts(params, {w13->shape[0], w13->shape[2], w13->shape[1] / halves}));
   LODE_TRY(const bool unrounded, params.flag("unrounded_scale", false));
   const ScaleRounding rounding = unrounded ? ScaleRounding::kNone : ScaleRounding::kToF16;
   Tensors out(3);
@@ -92,6 +94,7 @@ Status add_one_scale(const Request& request, std::string_view suffix, Tensors& o
   LODE_TRY(const NamedTensor* const scale,
            want(request.inputs, scale_name, {Format::kF32}, {kAnyExtent}));
   const Params params(request.params);
+  LODE_TRY_STATUS(params.agree("K", json::Value(weight->shape[1])));
   LODE_TRY(const auto widths, params.counts("logical_widths"));
   LODE_TRY(const bool unrounded, params.flag("unrounded_scale", false));
   NamedTensor made = renamed(*weight, fmt::format("weight{}", suffix), Format::kE4m3);
@@ -191,30 +194,72 @@ Result<Tensors> widen(const Request& request) {
   return Tensors{renamed(numbers, "f32_bits", Format::kI32), numbers};
 }
 
+constexpr std::array<InputRow, 2> kExpertInputs{
+    {{"w13", "F8_E4M3 [E, 2N, K]"}, {"w13_scale", "F32 [E, 2], or [E, 1] of [E, N, K]"}}};
+constexpr std::array<InputRow, 3> kDenseInputs{
+    {{"weight", "F8_E4M3 [N, K]"},
+     {"weight_scale", "F32 [shards]"},
+     {"weight_scale_unloaded", "F32 [shards], of a second result", false}}};
+constexpr std::array<InputRow, 1> kShardInputs{{{"weight_scale", "F32 [shards]"}}};
+constexpr std::array<InputRow, 2> kInputScaleInputs{
+    {{"w13_input_scale", "F32 [any]"}, {"w2_input_scale", "F32 [any]"}}};
+constexpr std::array<InputRow, 5> kFnuzInputs{{{"weight", "F8_E4M3 [any]"},
+                                               {"weight_scale", "F32 [any]", false},
+                                               {"input_scale", "F32 [any]", false},
+                                               {"block_scale", "F32 [any]", false},
+                                               {"e8m0", "U8 or F8_E8M0 [any]", false}}};
+constexpr std::array<InputRow, 1> kWidenInputs{{{"bytes", "U8 or F8_E8M0 [any]"}}};
+constexpr ParamRow kUnrounded{"unrounded_scale", "the smaller scale is not rounded to F16 first",
+                              ParamUse::kOptional, "false"};
+constexpr ParamRow kWidths{"logical_widths", "rows of each shard", ParamUse::kNeeded, ""};
+constexpr auto kExpertParams = joined(std::array{kUnrounded}, kLayerFacts);
+constexpr std::array kDenseParams{kWidths, kUnrounded, ParamRow{"K", "K", ParamUse::kFact, ""}};
+constexpr std::array kShardParams{kWidths};
+
 constexpr std::array<Function, 6> kFunctions{{
-    {"fp8-one-scale", "fp8_utils.process_fp8_weight_tensor_strategy_moe",
+    {"fp8-one-scale",
+     {"fp8_utils.process_fp8_weight_tensor_strategy_moe"},
      "brings gate and up of FP8 experts to the larger of their scales",
-     "w13 [E, 2N, K] F8_E4M3; w13_scale [E, 2] or [E, 1] F32", "unrounded_scale (false)", true,
+     kExpertInputs,
+     kExpertParams,
+     true,
      moe_requant},
     {"fp8-one-scale-dense",
-     "fp8_utils.process_fp8_weight_tensor_strategy -> w8a8_utils.requantize_with_max_scale",
+     {"fp8_utils.process_fp8_weight_tensor_strategy -> w8a8_utils.requantize_with_max_scale"},
      "brings the shards of an FP8 matrix to the largest of their scales",
-     "weight [N, K] F8_E4M3; weight_scale [shards] F32", "logical_widths, unrounded_scale (false)",
-     true, dense_requant},
-    {"fp8-channelwise", "w8a8_utils.convert_to_channelwise",
-     "repeats the scale of each shard for its rows", "weight_scale [shards] F32", "logical_widths",
-     false, channelwise},
-    {"fp8-input-scales", "fp8_utils.process_fp8_input_tensor_strategy_moe",
-     "the largest activation scale of all experts", "w13_input_scale, w2_input_scale F32", "",
-     false, input_scales},
+     kDenseInputs,
+     kDenseParams,
+     true,
+     dense_requant},
+    {"fp8-channelwise",
+     {"w8a8_utils.convert_to_channelwise"},
+     "repeats the scale of each shard for its rows",
+     kShardInputs,
+     kShardParams,
+     false,
+     channelwise},
+    {"fp8-input-scales",
+     {"fp8_utils.process_fp8_input_tensor_strategy_moe"},
+     "the largest activation scale of all experts",
+     kInputScaleInputs,
+     {},
+     false,
+     input_scales},
     {"fp8-fnuz",
-     "w8a8_utils.normalize_e4m3fn_to_e4m3fnuz; fp8_utils.process_fp8_weight_block_strategy with a "
-     "fnuz platform",
+     {"w8a8_utils.normalize_e4m3fn_to_e4m3fnuz; fp8_utils.process_fp8_weight_block_strategy with a "
+      "fnuz platform"},
      "E4M3 to E4M3FNUZ, scales doubled",
-     "weight F8_E4M3; weight_scale, input_scale, block_scale F32 and e8m0 U8 optional", "", true,
+     kFnuzInputs,
+     {},
+     true,
      fnuz},
-    {"e8m0-widen", "fp8_utils._upcast_e8m0_to_fp32", "E8M0 scales to fp32 as engines do it",
-     "bytes U8 or F8_E8M0", "", false, widen},
+    {"e8m0-widen",
+     {"fp8_utils._upcast_e8m0_to_fp32"},
+     "E8M0 scales to fp32 as engines do it",
+     kWidenInputs,
+     {},
+     false,
+     widen},
 }};
 
 }  // namespace

@@ -128,6 +128,10 @@ Result<Requantised> requantised(const Request& request, const Fp8Blocks& all) {
 
 Result<Tensors> ue8m0_requant(const Request& request) {
   LODE_TRY(const Fp8Blocks all, fp8_blocks(request, "weight", "weight_scale"));
+  const Params params(request.params);
+  LODE_TRY_STATUS(params.agree("E", json::Value(all.codes.count)));
+  LODE_TRY_STATUS(params.agree("M", json::Value(all.codes.rows)));
+  LODE_TRY_STATUS(params.agree("K", json::Value(all.codes.columns)));
   if (are_exponents(all.scale)) return Tensors{all.weight, all.scale};
   LODE_TRY(Requantised made, requantised(request, all));
   return Tensors{std::move(made.weight), std::move(made.scale)};
@@ -173,7 +177,17 @@ Result<NamedTensor> packed(const Request& request, const NamedTensor& scale, std
   return out;
 }
 
+/// By w2 [E, K, N]; of FP4 a byte has two codes.
+Status check_sizes(const Request& request) {
+  LODE_TRY(const NamedTensor* const down, want(request.inputs, "w2"));
+  const Matrices sizes = matrices_of(*down);
+  const std::uint64_t codes_of_byte = down->dtype == Format::kU8 ? 2 : 1;
+  return check_layer_facts(Params(request.params),
+                           {sizes.count, sizes.rows, sizes.columns * codes_of_byte});
+}
+
 Result<Tensors> deepgemm_fp8(const Request& request) {
+  LODE_TRY_STATUS(check_sizes(request));
   Tensors weights, scales;
   for (const std::string_view name : {"w13", "w2"}) {
     LODE_TRY(const Fp8Blocks all, fp8_blocks(request, name, fmt::format("{}_scale", name)));
@@ -190,6 +204,7 @@ Result<Tensors> deepgemm_fp8(const Request& request) {
 }
 
 Result<Tensors> deepgemm_mxfp4(const Request& request) {
+  LODE_TRY_STATUS(check_sizes(request));
   Tensors out;
   for (const std::string_view name : {"w13", "w2"}) {
     LODE_TRY(const NamedTensor* const weight,
@@ -235,27 +250,54 @@ Result<Tensors> pack_words(const Request& request) {
   return out;
 }
 
-constexpr std::string_view kMxfp4Inputs = "w13, w2 U8 [E, rows, K/2]; w13_scale, w2_scale U8";
-constexpr std::string_view kMxfp4Meaning = "MXFP4 experts as they are, scales in words of four";
+constexpr std::array<InputRow, 2> kRequantInputs{
+    {{"weight", "F8_E4M3 [E, M, K]"}, {"weight_scale", "F32 [E, rows, columns]"}}};
+constexpr ParamRow kBlock{"block", "[rows, k] of a block", ParamUse::kOptional, "[128, 128]"};
+constexpr std::array kRequantParams{kBlock, ParamRow{"E", "experts", ParamUse::kFact, ""},
+                                    ParamRow{"M", "rows", ParamUse::kFact, ""},
+                                    ParamRow{"K", "columns", ParamUse::kFact, ""}};
+constexpr std::array<InputRow, 1> kWordInputs{
+    {{kAnyName, "F32, U8 or F8_E8M0 [b, rows, C]; bn_x: scales of 128 rows of what x has 32 of"}}};
+constexpr std::array<InputRow, 4> kFp8Inputs{{{"w13", "F8_E4M3 [E, rows, K]"},
+                                              {"w2", "F8_E4M3 [E, K, N]"},
+                                              {"w13_scale", "F32 or U8, of blocks"},
+                                              {"w2_scale", "F32 or U8, of blocks"}}};
+constexpr auto kFp8Params = joined(std::array{kBlock}, kLayerFacts);
+constexpr std::array<InputRow, 4> kMxfp4Inputs{{{"w13", "U8 [E, rows, K/2]"},
+                                                {"w2", "U8 [E, K, N/2]"},
+                                                {"w13_scale", "U8 or F8_E8M0 [E, rows, K/32]"},
+                                                {"w2_scale", "U8 or F8_E8M0 [E, K, N/32]"}}};
 
-constexpr std::array<Function, 5> kFunctions{{
+constexpr std::array<Function, 4> kFunctions{{
     {"ue8m0-requantise",
-     "fp8_utils.requant_weight_ue8m0_inplace -> deep_gemm.per_block_cast_to_fp8(use_ue8m0=True)",
+     {"fp8_utils.requant_weight_ue8m0_inplace -> deep_gemm.per_block_cast_to_fp8(use_ue8m0=True)"},
      "brings FP8 blocks to scales that are powers of two",
-     "weight [E, M, K] F8_E4M3; weight_scale [E, rows, columns] F32", "block ([128, 128])", true,
+     kRequantInputs,
+     kRequantParams,
+     true,
      ue8m0_requant},
     {"deepgemm-scales",
-     "DeepGEMM tests/test_layout.get_mn_major_tma_aligned_packed_ue8m0_tensor_torch_impl",
+     {"DeepGEMM tests/test_layout.get_mn_major_tma_aligned_packed_ue8m0_tensor_torch_impl"},
      "exponents of scales in words of four, rows side by side",
-     "any [b, rows, C] F32; bn_x: scales of 128 rows", "", false, pack_words},
-    {"deepgemm-fp8", "fp8_utils.prepare_fp8_moe_layer_for_deepgemm (E8M0 on)",
+     kWordInputs,
+     {},
+     false,
+     pack_words},
+    {"deepgemm-fp8",
+     {"fp8_utils.prepare_fp8_moe_layer_for_deepgemm (E8M0 on)"},
      "FP8 blocks with scales that are powers of two, in words of four",
-     "w13, w2 F8_E4M3; w13_scale, w2_scale F32", "block ([128, 128])", true, deepgemm_fp8},
-    {"deepgemm-mxfp4", "oracle.mxfp4.convert_weight_to_mxfp4_moe_kernel_format (DEEPGEMM)",
-     kMxfp4Meaning, kMxfp4Inputs, "", false, deepgemm_mxfp4},
-    {"deepgemm-mxfp4-gptoss",
-     "oracle.mxfp4.convert_gpt_oss_weight_to_mxfp4_moe_kernel_format (DEEPGEMM)", kMxfp4Meaning,
-     kMxfp4Inputs, "", false, deepgemm_mxfp4},
+     kFp8Inputs,
+     kFp8Params,
+     true,
+     deepgemm_fp8},
+    {"deepgemm-mxfp4",
+     {"oracle.mxfp4.convert_weight_to_mxfp4_moe_kernel_format (DEEPGEMM)",
+      "oracle.mxfp4.convert_gpt_oss_weight_to_mxfp4_moe_kernel_format (DEEPGEMM)"},
+     "MXFP4 experts as they are, scales in words of four",
+     kMxfp4Inputs,
+     kLayerFacts,
+     false,
+     deepgemm_mxfp4},
 }};
 
 }  // namespace

@@ -144,6 +144,11 @@ Result<Encoding> fp8_block_encoding(const Request& request) {
 
 Result<Tensors> decode(const Request& request) {
   Tensors out;
+  if (const NamedTensor* const codes = find(request.inputs, "w8")) {
+    const Params params(request.params);
+    LODE_TRY_STATUS(params.agree("M", json::Value(matrices_of(*codes).rows)));
+    LODE_TRY_STATUS(params.agree("K", json::Value(matrices_of(*codes).columns)));
+  }
   if (const NamedTensor* const pairs = find(request.inputs, "bytes")) add_pairs(*pairs, out);
   LODE_TRY_STATUS(add_decoded(request, {"w4", "w4_scale", formats::kNvfp4, "w4_scale_2"},
                               {{"nvfp4_f32", Format::kF32}, {"nvfp4_bf16", Format::kBf16}}, out));
@@ -157,15 +162,29 @@ Result<Tensors> decode(const Request& request) {
   return out;
 }
 
+constexpr std::array<InputRow, 8> kInputs{{{"bytes", "U8, E2M1 pairs", false},
+                                           {"w4", "U8 [any, rows, K/2]", false},
+                                           {"w4_scale", "F8_E4M3, with w4", false},
+                                           {"w4_scale_2", "F32, with w4", false},
+                                           {"w8", "F8_E4M3 [M, K]", false},
+                                           {"w8_mx_scale", "U8 [M, K/32], with w8", false},
+                                           {"w8_block_scale", "F32, of blocks, with w8", false},
+                                           {"w8_tensor_scale", "F32 [1], with w8", false}}};
+constexpr std::array<ParamRow, 3> kParams{
+    {{"fp8_block", "[rows, k] of a block of w8", ParamUse::kOptional, "[128, 128]"},
+     {"M", "rows of w8", ParamUse::kFact, ""},
+     {"K", "columns of w8", ParamUse::kFact, ""}}};
+
 constexpr std::array<Function, 1> kFunctions{{
     {"decode",
-     "nvfp4_emulation_utils.break_fp4_bytes, dequantize_to_dtype; compressed_tensors 0.20.1 "
-     "unpack_fp4_from_uint8, pack_fp4_to_uint8; mxfp8_utils.dequant_mxfp8_to_bf16; "
-     "quant_utils.scaled_dequantize; w8a8_utils.per_tensor_dequantize",
+     {"nvfp4_emulation_utils.break_fp4_bytes, dequantize_to_dtype; compressed_tensors 0.20.1 "
+      "unpack_fp4_from_uint8, pack_fp4_to_uint8; mxfp8_utils.dequant_mxfp8_to_bf16; "
+      "quant_utils.scaled_dequantize; w8a8_utils.per_tensor_dequantize"},
      "what the codes of the formats of checkpoints mean",
-     "bytes U8; w4 U8 with w4_scale F8_E4M3 and w4_scale_2 F32; w8 F8_E4M3 with w8_mx_scale U8, "
-     "w8_block_scale F32 and w8_tensor_scale F32",
-     "fp8_block ([128, 128])", false, decode},
+     kInputs,
+     kParams,
+     false,
+     decode},
 }};
 
 }  // namespace

@@ -66,6 +66,8 @@ Result<Tensors> repack(const Request& request) {
     return refuse(Code::kUsage, "param num_bits", "4 or 8", fmt::format("{}", bits));
   }
   const std::uint64_t rows = words->shape[1], k = words->shape[0] * 32 / bits;
+  LODE_TRY_STATUS(params.agree("size_k", json::Value(k)));
+  LODE_TRY_STATUS(params.agree("size_n", json::Value(rows)));
   LODE_TRY(const layout::MarlinLayout made,
            layout::MarlinLayout::make(rows, k, {static_cast<std::uint32_t>(bits), narrow}));
   LODE_TRY(const std::vector<std::uint32_t> order, read_order(request, k));
@@ -100,6 +102,7 @@ Result<NamedTensor> words_first(std::string name, std::span<const std::byte> byt
 }
 
 Result<Tensors> pack_view(const Request& request) {
+  const Params params(request.params);
   Tensors made;
   for (const NamedTensor& input : request.inputs) {
     const auto right =
@@ -111,6 +114,10 @@ Result<Tensors> pack_view(const Request& request) {
       count = input.shape[1];
       rows = rows_from_columns(input.bytes, input.shape[0], count);
     }
+    const std::uint64_t codes_of_byte = input.dtype == Format::kU8 ? 2 : 1;
+    LODE_TRY_STATUS(params.agree("n", json::Value(count)));
+    LODE_TRY_STATUS(params.agree(
+        "k", json::Value(input.bytes.size() / std::max<std::uint64_t>(count, 1) * codes_of_byte)));
     LODE_TRY(NamedTensor words, words_first(input.name + "_gptq", rows, count));
     made.push_back(std::move(words));
   }
@@ -163,26 +170,50 @@ Result<Tensors> padded_intermediate(const Request& request) {
   return Tensors{std::move(made)};
 }
 
-constexpr std::string_view kRepackMeaning =
-    "codes of 4 or 8 bits from GPTQ's words into Marlin tiles";
-constexpr std::string_view kRepackInputs = "b_q_weight [K*bits/32, N] I32; perm [K] I32 optional";
-constexpr std::string_view kRepackParams = "num_bits (4 or 8), is_a_8bit";
-constexpr std::array<Function, 5> kFunctions{{
+constexpr std::array<InputRow, 2> kRepackInputs{
+    {{"b_q_weight", "I32 [K*bits/32, N]"}, {"perm", "I32 [K], act-order", false}}};
+constexpr std::array<ParamRow, 4> kRepackParams{
+    {{"num_bits", "4 or 8", ParamUse::kNeeded, ""},
+     {"is_a_8bit", "tiles for 8-bit activations", ParamUse::kOptional, "false"},
+     {"size_k", "K", ParamUse::kFact, ""},
+     {"size_n", "N", ParamUse::kFact, ""}}};
+constexpr std::array<InputRow, 1> kViewInputs{
+    {{kAnyName, "U8 (two codes a byte) or F8_E4M3 [N, bytes]; [K, N] if named ..._k_first"}}};
+constexpr std::array<ParamRow, 2> kViewParams{
+    {{"n", "N", ParamUse::kFact, ""}, {"k", "K", ParamUse::kFact, ""}}};
+constexpr std::array<InputRow, 1> kSizesInputs{{{"nkg", "I32 [any, 3]: N, K, group or -1"}}};
+constexpr std::array<InputRow, 1> kIntermediateInputs{{{"ng", "I32 [any, 2]: N, group or -1"}}};
+
+constexpr std::array<Function, 4> kFunctions{{
     {"marlin-repack",
-     "marlin_utils_test.marlin_weights / get_weight_perm (reference of ops.gptq_marlin_repack)",
-     kRepackMeaning, kRepackInputs, kRepackParams, true, repack},
-    {"marlin-repack", "marlin_utils_test.marlin_weights on rows q[perm]", kRepackMeaning,
-     kRepackInputs, kRepackParams, true, repack},
+     {"marlin_utils_test.marlin_weights / get_weight_perm (reference of ops.gptq_marlin_repack)",
+      "marlin_utils_test.marlin_weights on rows q[perm]"},
+     "codes of 4 or 8 bits from GPTQ's words into Marlin tiles",
+     kRepackInputs,
+     kRepackParams,
+     true,
+     repack},
     {"marlin-gptq-view",
-     "marlin_utils_fp8.pack_fp8_to_int32; FP4 view as in _repack_marlin_experts",
-     "rows of codes as GPTQ's words", "any [N, bytes] U8 or F8_E4M3; [K, N] if named ..._k_first",
-     "", false, pack_view},
-    {"marlin-padded-sizes", "marlin_utils.marlin_padded_nk",
-     "sizes that dense layers are padded to", "nkg [any, 3] I32: N, K, group or -1", "", false,
+     {"marlin_utils_fp8.pack_fp8_to_int32; FP4 view as in _repack_marlin_experts"},
+     "rows of codes as GPTQ's words",
+     kViewInputs,
+     kViewParams,
+     false,
+     pack_view},
+    {"marlin-padded-sizes",
+     {"marlin_utils.marlin_padded_nk"},
+     "sizes that dense layers are padded to",
+     kSizesInputs,
+     {},
+     false,
      padded_sizes},
-    {"marlin-padded-intermediate", "marlin_utils.marlin_moe_padded_intermediate",
-     "the intermediate size that experts are padded to", "ng [any, 2] I32: N, group or -1", "",
-     false, padded_intermediate},
+    {"marlin-padded-intermediate",
+     {"marlin_utils.marlin_moe_padded_intermediate"},
+     "the intermediate size that experts are padded to",
+     kIntermediateInputs,
+     {},
+     false,
+     padded_intermediate},
 }};
 
 }  // namespace

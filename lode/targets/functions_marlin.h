@@ -20,6 +20,9 @@ namespace lode::targets {
 /// Errors: kUsage naming the param where it is another word.
 Result<formats::Format> activations_param(const Params& params, std::string_view name);
 
+inline constexpr std::string_view kActivationsParam = "the activations: bf16 or fp16";
+inline constexpr std::string_view kInputDtypeParam = "fp8 for 8-bit activations";
+
 /// Whether the param input_dtype asks for 8-bit activations ("fp8").
 ///
 /// Errors: kUnsupported for any other word.

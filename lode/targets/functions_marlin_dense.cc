@@ -90,6 +90,16 @@ Error misshapen(const NamedTensor& tensor) {
                .found = describe(tensor)};
 }
 
+// What manifests say of the sizes, and of those that the matrix is padded to.
+Status check_sizes(const Params& params, const Dense& dense) {
+  LODE_TRY(const layout::MarlinSize padded,
+           layout::marlin_padded_size({dense.rows, dense.k}, dense.encoding.block_k));
+  LODE_TRY_STATUS(params.agree("size_n", json::Value(dense.rows)));
+  LODE_TRY_STATUS(params.agree("size_k", json::Value(dense.k)));
+  LODE_TRY_STATUS(params.agree("padded_n", json::Value(padded.rows)));
+  return params.agree("padded_k", json::Value(padded.k));
+}
+
 Result<Dense> read_fp4(const Request& request) {
   const Params params(request.params);
   Dense dense;
@@ -102,6 +112,8 @@ Result<Dense> read_fp4(const Request& request) {
   if (weight->bytes.empty()) return misshapen(*weight);
   dense.rows = weight->shape[0];
   dense.k = 2 * weight->shape[1];
+  LODE_TRY_STATUS(params.agree("kind", dense.encoding == formats::kNvfp4 ? "nvfp4" : "mxfp4"));
+  LODE_TRY_STATUS(check_sizes(params, dense));
   dense.codes = weight->bytes;
   dense.scale_name = "weight_scale";
   LODE_TRY(const NamedTensor* const scales,
@@ -171,6 +183,7 @@ Result<Dense> read_fp8(const Request& request) {
   dense.codes = k_first ? rows_from_columns(weight->bytes, dense.k, dense.rows) : weight->bytes;
   dense.encoding = formats::kFp8Channel;
   if (block.size() == 2) dense.encoding.block_k = static_cast<std::uint32_t>(block[1]);
+  LODE_TRY_STATUS(check_sizes(params, dense));
   const bool inverse = find(request.inputs, "weight_scale_inv") != nullptr;
   dense.scale_name = inverse ? "weight_scale_inv" : "weight_scale";
   LODE_TRY(const NamedTensor* const scales, want(request.inputs, dense.scale_name));
@@ -189,17 +202,48 @@ Result<Tensors> fp8_layer(const Request& request) {
   return made;
 }
 
+constexpr std::array<InputRow, 4> kFp4Inputs{
+    {{"weight", "U8 [N, K/2]"},
+     {"weight_scale", "U8, F8_E8M0 or of NVFP4 F8_E4M3 [N, groups]"},
+     {"weight_global_scale", "F32 [1], of NVFP4", false},
+     {"bias", "F32, BF16 or F16 [N]", false}}};
+constexpr std::array<InputRow, 4> kFp8Inputs{
+    {{"weight", "F8_E4M3 [N, K] or [K, N]"},
+     {"weight_scale", "F32, BF16 or F16 [1], [shards] or [N, 1]", false},
+     {"weight_scale_inv", "the same of blocks, instead of weight_scale", false},
+     {"bias", "F32, BF16 or F16 [N]", false}}};
+constexpr std::array<ParamRow, 4> kSizes{{{"size_n", "N", ParamUse::kFact, ""},
+                                          {"size_k", "K", ParamUse::kFact, ""},
+                                          {"padded_n", "N, padded", ParamUse::kFact, ""},
+                                          {"padded_k", "K, padded", ParamUse::kFact, ""}}};
+constexpr auto kFp4Params = joined(
+    std::array<ParamRow, 3>{{{"param_dtype", kActivationsParam, ParamUse::kOptional, "bf16"},
+                             {"input_dtype", kInputDtypeParam, ParamUse::kOptional, "nothing"},
+                             {"kind", "nvfp4 or mxfp4", ParamUse::kFact, ""}}},
+    kSizes);
+constexpr auto kFp8Params = joined(
+    std::array<ParamRow, 4>{
+        {{"orig_dtype", kActivationsParam, ParamUse::kOptional, "bf16"},
+         {"size_k_first", "whether the weight is [K, N]", ParamUse::kOptional, "false"},
+         {"weight_block_size", "[rows, k] of a block", ParamUse::kOptional, "no blocks"},
+         {"logical_widths", "rows of each shard", ParamUse::kOptional, "equal shards"}}},
+    kSizes);
+
 constexpr std::array<Function, 2> kFunctions{{
-    {"marlin-fp4-dense", "marlin_utils_fp4.prepare_fp4_layer_for_marlin",
+    {"marlin-fp4-dense",
+     {"marlin_utils_fp4.prepare_fp4_layer_for_marlin"},
      "an NVFP4 or MXFP4 matrix for the Marlin kernels, padded in both extents",
-     "weight [N, K/2] U8, weight_scale [N, groups], of NVFP4 weight_global_scale [1] F32; bias [N] "
-     "optional",
-     "param_dtype, input_dtype (fp8 or nothing)", true, fp4_layer},
-    {"marlin-fp8-dense", "marlin_utils_fp8.prepare_fp8_layer_for_marlin",
+     kFp4Inputs,
+     kFp4Params,
+     true,
+     fp4_layer},
+    {"marlin-fp8-dense",
+     {"marlin_utils_fp8.prepare_fp8_layer_for_marlin"},
      "an FP8 matrix for the Marlin kernels, padded in both extents",
-     "weight [N, K] or [K, N] F8_E4M3, weight_scale [1], [shards], [N, 1], or weight_scale_inv of "
-     "blocks, F32; bias [N] optional",
-     "size_k_first, weight_block_size, logical_widths, orig_dtype", true, fp8_layer},
+     kFp8Inputs,
+     kFp8Params,
+     true,
+     fp8_layer},
 }};
 
 }  // namespace

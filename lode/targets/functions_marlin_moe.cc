@@ -73,6 +73,10 @@ Result<Layer> read_weights(const Request& request, const Names& names, const Enc
                                        layer.shape.intermediate, layer.shape.hidden),
                  .found = describe(*gate_up)};
   }
+  const Params params(request.params);
+  LODE_TRY_STATUS(check_layer_facts(
+      params, {layer.shape.num_experts, layer.shape.hidden, layer.shape.intermediate}));
+  LODE_TRY_STATUS(params.agree("gated", json::Value(layer.shape.gated)));
   layer.tensors[LayerPart::kGateUp] = gate_up->bytes;
   layer.tensors[LayerPart::kDown] = down->bytes;
   return layer;
@@ -81,6 +85,8 @@ Result<Layer> read_weights(const Request& request, const Names& names, const Enc
 // Block scales of one byte.
 Status read_block_scales(const Request& request, const Names& names, bool narrow, Layer& layer) {
   const ExpertsShape& shape = layer.shape;
+  LODE_TRY_STATUS(Params(request.params)
+                      .agree("group_size", json::Value(std::uint64_t{shape.encoding.block_k})));
   const std::uint64_t rows = shape.num_halves() * shape.intermediate;
   const std::initializer_list<Format> dtypes{Format::kU8, shape.encoding.scale};
   LODE_TRY(const NamedTensor* const gate_up,
@@ -194,7 +200,9 @@ Result<Tensors> nvfp4_layer(const Request& request) {
 
 Result<Tensors> fp4_layer(const Request& request) {
   const bool nvfp4 = find(request.inputs, "w13_weight_scale_2") != nullptr;
-  LODE_TRY(const bool narrow, narrow_activations_param(Params(request.params)));
+  const Params params(request.params);
+  LODE_TRY_STATUS(params.agree("kind", nvfp4 ? "nvfp4" : "mxfp4"));
+  LODE_TRY(const bool narrow, narrow_activations_param(params));
   LODE_TRY(Layer layer,
            read_fp4(request, kLong, nvfp4 ? formats::kNvfp4 : formats::kMxfp4, narrow && !nvfp4));
   if (nvfp4) LODE_TRY_STATUS(read_matrix_scales(request, kLong, layer));
@@ -236,31 +244,101 @@ Result<Tensors> fp8_layer(const Request& request) {
            scales("w2_scale", layer.shape.hidden, layer.shape.intermediate));
   LODE_TRY_STATUS(read_biases(request, layer));
   LODE_TRY(const MarlinExperts experts, marlin_experts(layer.shape, false));
+  LODE_TRY_STATUS(params.agree("padded_n", json::Value(experts.padded_intermediate)));
   return prepared(request, kShort, experts, std::move(layer));
 }
 
+constexpr auto kFacts = joined(
+    kLayerFacts,
+    std::array<ParamRow, 1>{{{"gated", "whether w13 has gate and up", ParamUse::kFact, ""}}});
+constexpr auto kFactsOfGroups =
+    joined(kFacts, std::array<ParamRow, 1>{{{"group_size", "k of a block", ParamUse::kFact, ""}}});
+constexpr ParamRow kParamDtype{"param_dtype", kActivationsParam, ParamUse::kOptional, "bf16"};
+constexpr ParamRow kInputDtype{"input_dtype", kInputDtypeParam, ParamUse::kOptional, "nothing"};
+constexpr auto kNvfp4Params = joined(std::array{kParamDtype}, kFactsOfGroups);
+constexpr auto kMxfp4Params = joined(std::array{kParamDtype, kInputDtype}, kFactsOfGroups);
+constexpr auto kFp4Params = joined(
+    kMxfp4Params, std::array<ParamRow, 1>{{{"kind", "nvfp4 or mxfp4", ParamUse::kFact, ""}}});
+constexpr auto kFp8Params = joined(
+    std::array<ParamRow, 3>{{{"block", "[rows, k] of a block", ParamUse::kOptional, "no blocks"},
+                             {"orig_dtype", kActivationsParam, ParamUse::kOptional, "bf16"},
+                             {"padded_n", "N, padded", ParamUse::kFact, ""}}},
+    kFacts);
+constexpr auto kMxfp8Params = joined(
+    std::array<ParamRow, 1>{{{"default_dtype", kActivationsParam, ParamUse::kOptional, "bf16"}}},
+    kFactsOfGroups);
+
+constexpr std::array<InputRow, 2> kBiases{
+    {{"w13_bias", "F32, BF16 or F16 [E, s*N]", false}, {"w2_bias", "[E, K]", false}}};
+constexpr auto kNvfp4Inputs =
+    joined(std::array<InputRow, 6>{{{"w13", "U8 [E, s*N, K/2]"},
+                                    {"w2", "U8 [E, K, N/2]"},
+                                    {"w13_scale", "F8_E4M3 [E, s*N, K/16]"},
+                                    {"w2_scale", "F8_E4M3 [E, K, N/16]"},
+                                    {"w13_scale_2", "F32 [E], or [E, 2] of gate and up"},
+                                    {"w2_scale_2", "F32 [E]"}}},
+           kBiases);
+constexpr auto kFp4Inputs = joined(
+    std::array<InputRow, 6>{{{"w13_weight", "U8 [E, s*N, K/2]"},
+                             {"w2_weight", "U8 [E, K, N/2]"},
+                             {"w13_weight_scale", "U8, or of NVFP4 F8_E4M3 [E, s*N, groups]"},
+                             {"w2_weight_scale", "the same [E, K, groups]"},
+                             {"w13_weight_scale_2", "F32 [E], or [E, 2], of NVFP4", false},
+                             {"w2_weight_scale_2", "F32 [E], of NVFP4", false}}},
+    kBiases);
+constexpr auto kMxfp4Inputs =
+    joined(std::array<InputRow, 4>{{{"w13", "U8 [E, s*N, K/2]"},
+                                    {"w2", "U8 [E, K, N/2]"},
+                                    {"w13_scale", "U8 or F8_E8M0 [E, s*N, K/32]"},
+                                    {"w2_scale", "U8 or F8_E8M0 [E, K, N/32]"}}},
+           kBiases);
+constexpr auto kFp8Inputs = joined(
+    std::array<InputRow, 4>{
+        {{"w13", "F8_E4M3 [E, s*N, K]"},
+         {"w2", "F8_E4M3 [E, K, N]"},
+         {"w13_scale", "F32, BF16 or F16 [E], [E, s], [E, s*N, 1] or of blocks"},
+         {"w2_scale", "the same [E], [E, K, 1] or of blocks"}}},
+    kBiases);
+constexpr std::array<InputRow, 4> kMxfp8Inputs{{{"w13", "F8_E4M3 [E, s*N, K]"},
+                                                {"w2", "F8_E4M3 [E, K, N]"},
+                                                {"w13_scale", "U8 or F8_E8M0 [E, s*N, K/32]"},
+                                                {"w2_scale", "U8 or F8_E8M0 [E, K, N/32]"}}};
+
 constexpr std::array<Function, 5> kFunctions{{
-    {"marlin-nvfp4-experts", "marlin_utils_fp4.prepare_nvfp4_moe_layer_for_marlin",
+    {"marlin-nvfp4-experts",
+     {"marlin_utils_fp4.prepare_nvfp4_moe_layer_for_marlin"},
      "NVFP4 experts for the Marlin kernels, each half padded",
-     "w13 [E, s*N, K/2] U8, w13_scale [E, s*N, K/16] F8_E4M3, w13_scale_2 [E] F32 (or [E, 2] of "
-     "gate and up), w2, w2_scale, w2_scale_2; w13_bias, w2_bias optional",
-     "param_dtype (bf16 or fp16)", true, nvfp4_layer},
-    {"marlin-fp4-experts", "marlin_utils_fp4.prepare_moe_fp4_layer_for_marlin",
+     kNvfp4Inputs,
+     kNvfp4Params,
+     true,
+     nvfp4_layer},
+    {"marlin-fp4-experts",
+     {"marlin_utils_fp4.prepare_moe_fp4_layer_for_marlin"},
      "NVFP4 or MXFP4 experts for the Marlin kernels, not padded",
-     "w13_weight [E, s*N, K/2] U8, w13_weight_scale, of NVFP4 w13_weight_scale_2 [E] F32, the same "
-     "of w2; w13_bias, w2_bias optional",
-     "param_dtype, input_dtype (fp8 or nothing)", true, fp4_layer},
-    {"marlin-mxfp4-experts", "marlin_utils_fp4.prepare_moe_mxfp4_layer_for_marlin",
+     kFp4Inputs,
+     kFp4Params,
+     true,
+     fp4_layer},
+    {"marlin-mxfp4-experts",
+     {"marlin_utils_fp4.prepare_moe_mxfp4_layer_for_marlin"},
      "MXFP4 experts for the Marlin kernels, of sizes that were padded before",
-     "w13 [E, s*N, K/2] U8, w13_scale [E, s*N, K/32] U8, w2, w2_scale; w13_bias, w2_bias optional",
-     "param_dtype, input_dtype (fp8 or nothing)", true, mxfp4_layer},
-    {"marlin-fp8-experts", "marlin_utils_fp8.prepare_fp8_moe_layer_for_marlin",
+     kMxfp4Inputs,
+     kMxfp4Params,
+     true,
+     mxfp4_layer},
+    {"marlin-fp8-experts",
+     {"marlin_utils_fp8.prepare_fp8_moe_layer_for_marlin"},
      "FP8 experts for the Marlin kernels, scales of matrices, rows or blocks, each half padded",
-     "w13 [E, s*N, K] F8_E4M3, w13_scale [E], [E, s], [E, s*N, 1] or of blocks, F32; w2, w2_scale",
-     "block (rows, k; nothing for scales of rows), orig_dtype", true, fp8_layer},
-    {"marlin-mxfp8-experts", "marlin_utils_fp8.prepare_mxfp8_moe_layer_for_marlin",
+     kFp8Inputs,
+     kFp8Params,
+     true,
+     fp8_layer},
+    {"marlin-mxfp8-experts",
+     {"marlin_utils_fp8.prepare_mxfp8_moe_layer_for_marlin"},
      "MXFP8 experts for the Marlin kernels, each half padded",
-     "w13 [E, s*N, K] F8_E4M3, w13_scale [E, s*N, K/32] U8, w2, w2_scale", "default_dtype", true,
+     kMxfp8Inputs,
+     kMxfp8Params,
+     true,
      mxfp8_layer},
 }};
 

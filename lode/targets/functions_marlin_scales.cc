@@ -34,10 +34,12 @@ NamedTensor turned(const NamedTensor& from, std::string name, Format dtype,
   return made;
 }
 
+bool is_bias(const NamedTensor& tensor) { return tensor.name.starts_with("bias"); }
+
 // A bias is a row; of scales the number of rows says how many k one of them has.
 Result<layout::MarlinScaleOrder> order_of(const NamedTensor& tensor, std::uint64_t k, bool narrow) {
   layout::MarlinScaleOrder order{layout::MarlinScaleMap::kSingle, false};
-  if (!tensor.name.starts_with("bias") && tensor.shape.size() == 2 && tensor.shape[0] > 0) {
+  if (!is_bias(tensor) && tensor.shape.size() == 2 && tensor.shape[0] > 0) {
     order.map =
         layout::marlin_scale_map(k / tensor.shape[0], k, narrow || tensor.name.ends_with("_a8"));
   }
@@ -51,12 +53,36 @@ Result<layout::MarlinScaleOrder> order_of(const NamedTensor& tensor, std::uint64
                 fmt::format("a multiple of {} numbers", order.block()), describe(tensor));
 }
 
+// Several rows of scales are groups of k, which their number alone does not say.
+Status check_groups(const NamedTensor& tensor, std::uint64_t k) {
+  if (is_bias(tensor) || tensor.shape.size() != 2 || tensor.shape[0] <= 1) return {};
+  if (k != 0 && k % tensor.shape[0] == 0) return {};
+  return refuse(
+      Code::kUsage, "param size_k",
+      fmt::format("a multiple of the {} groups of tensor {}", tensor.shape[0], tensor.name),
+      k == 0 ? "nothing" : fmt::format("{}", k));
+}
+
+// Tensors of several widths may be turned at once: one of them is of this one.
+Status check_columns(const Request& request, const Params& params) {
+  if (!params.has("size_n")) return {};
+  LODE_TRY(const std::uint64_t columns, params.count("size_n"));
+  const bool there = std::ranges::any_of(request.inputs, [columns](const NamedTensor& tensor) {
+    return !tensor.shape.empty() && tensor.shape.back() == columns;
+  });
+  if (there) return {};
+  return refuse(Code::kUsage, "param size_n", "the columns of one of the tensors",
+                fmt::format("{}", columns));
+}
+
 Result<Tensors> permute_scales(const Request& request) {
   const Params params(request.params);
   LODE_TRY(const std::uint64_t k, params.count("size_k", 0));
   LODE_TRY(const bool narrow, params.flag("is_a_8bit", false));
+  LODE_TRY_STATUS(check_columns(request, params));
   Tensors made;
   for (const NamedTensor& input : request.inputs) {
+    LODE_TRY_STATUS(check_groups(input, k));
     LODE_TRY(const layout::MarlinScaleOrder order, order_of(input, k, narrow));
     made.push_back(turned(input, input.name, input.dtype,
                           [&](std::uint64_t column) { return order.row_at(column); }));
@@ -153,25 +179,53 @@ Result<Tensors> mx_scales(const Request& request) {
   return made;
 }
 
-constexpr std::string_view kScalesMeaning =
-    "E4M3 block scales, turned before, as S0E5M3 bytes with the factor of the tensor";
+constexpr std::array<InputRow, 1> kPermuteInputs{
+    {{kAnyName, "any [groups, N], or [N]; biases if named bias..."}}};
+constexpr std::array<ParamRow, 3> kPermuteParams{
+    {{"size_k", "K, needed where there are several groups", ParamUse::kOptional, "0"},
+     {"is_a_8bit", "for 8-bit activations", ParamUse::kOptional, "false"},
+     {"size_n", "N of one of the tensors", ParamUse::kFact, ""}}};
+constexpr std::array<InputRow, 1> kNvfp4Inputs{
+    {{kAnyName, "U8 or F8_E4M3 [groups, N]; codes_x gives s0e5m3_x and factor_x"}}};
+constexpr std::array<InputRow, 1> kGlobalInputs{{{"global_scale", "F32 [any]"}}};
+constexpr std::array<InputRow, 2> kMxInputs{
+    {{"bytes", "U8 [groups, N]", false},
+     {"bytes_a8", "the same, of kernels with 8-bit activations", false}}};
+constexpr std::string_view kActivations = "the activations: bf16 or fp16";
+constexpr std::array<ParamRow, 1> kParamDtype{
+    {{"param_dtype", kActivations, ParamUse::kOptional, "bf16"}}};
+constexpr std::array<ParamRow, 1> kActivationDtype{
+    {{"a_dtype", kActivations, ParamUse::kOptional, "bf16"}}};
 
-constexpr std::array<Function, 5> kFunctions{{
-    {"marlin-permute-scales", "marlin_utils.marlin_permute_scales, marlin_permute_bias",
+constexpr std::array<Function, 4> kFunctions{{
+    {"marlin-permute-scales",
+     {"marlin_utils.marlin_permute_scales, marlin_permute_bias"},
      "scales [groups, N] and biases, turned as the kernels read them",
-     "any [groups, N]; biases if named bias...", "size_k, is_a_8bit", false, permute_scales},
-    {"marlin-nvfp4-scales", "marlin_utils_fp4.nvfp4_marlin_process_scales", kScalesMeaning,
-     "codes... [groups, N] U8 or F8_E4M3", "param_dtype", false, nvfp4_scales},
+     kPermuteInputs,
+     kPermuteParams,
+     false,
+     permute_scales},
     {"marlin-nvfp4-scales",
-     "marlin_utils_fp4.nvfp4_marlin_process_scales (scale_factor=None, a_dtype=param dtype)",
-     kScalesMeaning, "codes... [groups, N] U8 or F8_E4M3", "param_dtype", false, nvfp4_scales},
-    {"marlin-nvfp4-global-scale", "marlin_utils_fp4.nvfp4_marlin_process_global_scale",
-     "scales of matrices, moved by what the kernels' bits leave out", "global_scale [any] F32",
-     "a_dtype", false, nvfp4_global},
+     {"marlin_utils_fp4.nvfp4_marlin_process_scales",
+      "marlin_utils_fp4.nvfp4_marlin_process_scales (scale_factor=None, a_dtype=param dtype)"},
+     "E4M3 block scales, turned before, as S0E5M3 bytes with the factor of the tensor",
+     kNvfp4Inputs,
+     kParamDtype,
+     false,
+     nvfp4_scales},
+    {"marlin-nvfp4-global-scale",
+     {"marlin_utils_fp4.nvfp4_marlin_process_global_scale"},
+     "scales of matrices, moved by what the kernels' bits leave out",
+     kGlobalInputs,
+     kActivationDtype,
+     false,
+     nvfp4_global},
     {"marlin-mx-scales",
-     "marlin_utils_fp4.mxfp4_marlin_process_scales; marlin_utils_fp8.mxfp8_marlin_process_scales",
+     {"marlin_utils_fp4.mxfp4_marlin_process_scales; marlin_utils_fp8.mxfp8_marlin_process_scales"},
      "E8M0 block scales, turned before, as the kernels read them",
-     "bytes [groups, N] U8; bytes_a8 of kernels with 8-bit activations", "param_dtype", false,
+     kMxInputs,
+     kParamDtype,
+     false,
      mx_scales},
 }};
 

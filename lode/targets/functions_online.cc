@@ -118,10 +118,22 @@ std::vector<std::uint64_t> with_last(std::vector<std::uint64_t> shape, std::uint
   return shape;
 }
 
+using Extents = std::vector<std::uint64_t>;
+
+/// By w2 [E, K, N].
+Status check_experts(const Request& request) {
+  LODE_TRY(const NamedTensor* const down, want(request.inputs, "w2"));
+  const Params params(request.params);
+  const Matrices sizes = matrices_of(*down);
+  LODE_TRY_STATUS(check_layer_facts(params, {sizes.count, sizes.rows, sizes.columns}));
+  return params.agree("dtype", down->dtype == Format::kF16 ? "fp16" : "bf16");
+}
+
 /// w13 and w2 of experts; the extents of a scale are `scale_shape(of the weight)`.
 template <class ScaleShape>
 Result<Tensors> experts(const Request& request, OnlineScheme scheme, Format codes,
                         ScaleShape scale_shape) {
+  LODE_TRY_STATUS(check_experts(request));
   Tensors out;
   for (const std::string_view name : {"w13", "w2"}) {
     LODE_TRY(const NamedTensor* const source,
@@ -138,8 +150,6 @@ Result<Tensors> experts(const Request& request, OnlineScheme scheme, Format code
   }
   return out;
 }
-
-using Extents = std::vector<std::uint64_t>;
 
 Result<Tensors> fp8_tensor(const Request& request) {
   return experts(request, OnlineScheme::kTensorFp8, Format::kE4m3,
@@ -190,6 +200,7 @@ NamedTensor without_padding(const NamedTensor& source, const Known& known) {
 
 Result<Tensors> fp8_block(const Request& request) {
   LODE_TRY_STATUS(check_block(request));
+  LODE_TRY_STATUS(check_experts(request));
   const Params params(request.params);
   LODE_TRY(const NamedTensor* const w2, want(request.inputs, "w2", {Format::kBf16, Format::kF16},
                                              {kAnyExtent, kAnyExtent, kAnyExtent}));
@@ -221,6 +232,11 @@ struct MxNames {
 Result<Tensors> mx(const Request& request, OnlineScheme scheme, const MxNames& names,
                    Format codes_dtype, Format scale_dtype) {
   LODE_TRY(const NamedTensor* const source, want(request.inputs, names.source));
+  const Params params(request.params);
+  const Matrices sizes = matrices_of(*source);
+  LODE_TRY_STATUS(params.agree("E", json::Value(sizes.count)));
+  LODE_TRY_STATUS(params.agree("M", json::Value(sizes.rows)));
+  LODE_TRY_STATUS(params.agree("K", json::Value(sizes.columns)));
   LODE_TRY(Made made, quantised(request, Job{scheme, *source}));
   const formats::Encoding& encoding = formats::info(scheme).encoding;
   const std::uint64_t k = source->shape.back();
@@ -245,27 +261,73 @@ Result<Tensors> nvfp4(const Request& request) {
   return mx(request, OnlineScheme::kNv4, {"w", "w"}, Format::kU8, Format::kE4m3);
 }
 
-constexpr std::string_view kExperts = "w13 [E, rows, K], w2 [E, K, N] BF16 or F16";
+constexpr std::array<InputRow, 2> kExperts{
+    {{"w13", "BF16 or F16 [E, rows, K]"}, {"w2", "BF16 or F16 [E, K, N]"}}};
+constexpr std::array<InputRow, 1> kMatrices{{{"w", "BF16 or F16 [..., M, K]"}}};
+constexpr std::array<InputRow, 1> kActivations{{{"x", "BF16 or F16 [..., M, K]"}}};
+constexpr auto kExpertParams =
+    joined(kLayerFacts, std::array<ParamRow, 1>{{{"dtype", "bf16 or fp16", ParamUse::kFact, ""}}});
+constexpr auto kBlockParams = joined(
+    std::array<ParamRow, 3>{
+        {{"hidden_unpadded", "hidden size of the checkpoint", ParamUse::kOptional, "K"},
+         {"intermediate_unpadded", "intermediate size of the checkpoint", ParamUse::kOptional, "N"},
+         {"block", "[128, 128]", ParamUse::kFact, ""}}},
+    kExpertParams);
+constexpr std::array<ParamRow, 3> kMatrixParams{{{"E", "matrices", ParamUse::kFact, ""},
+                                                 {"M", "rows", ParamUse::kFact, ""},
+                                                 {"K", "columns", ParamUse::kFact, ""}}};
 
 constexpr std::array<Function, 7> kFunctions{{
-    {"online-fp8-tensor", "online.fp8.Fp8PerTensorOnlineMoEMethod.process_weights_after_loading",
-     "16-bit experts to FP8, one scale a matrix", kExperts, "", false, fp8_tensor},
-    {"online-fp8-channel", "online.fp8.Fp8PtpcOnlineMoEMethod.process_weights_after_loading",
-     "16-bit experts to FP8, one scale a row", kExperts, "", false, fp8_channel},
-    {"online-fp8-block", "online.fp8.Fp8PerBlockOnlineMoEMethod.process_weights_after_loading",
-     "16-bit experts to FP8, one scale a block of 128 x 128", kExperts,
-     "hidden_unpadded, intermediate_unpadded", false, fp8_block},
-    {"online-int8", "online.int8.Int8OnlineMoEMethod._quantize_weights",
-     "16-bit experts to INT8, one scale a row", kExperts, "", false, int8},
+    {"online-fp8-tensor",
+     {"online.fp8.Fp8PerTensorOnlineMoEMethod.process_weights_after_loading"},
+     "16-bit experts to FP8, one scale a matrix",
+     kExperts,
+     kExpertParams,
+     false,
+     fp8_tensor},
+    {"online-fp8-channel",
+     {"online.fp8.Fp8PtpcOnlineMoEMethod.process_weights_after_loading"},
+     "16-bit experts to FP8, one scale a row",
+     kExperts,
+     kExpertParams,
+     false,
+     fp8_channel},
+    {"online-fp8-block",
+     {"online.fp8.Fp8PerBlockOnlineMoEMethod.process_weights_after_loading"},
+     "16-bit experts to FP8, one scale a block of 128 x 128",
+     kExperts,
+     kBlockParams,
+     false,
+     fp8_block},
+    {"online-int8",
+     {"online.int8.Int8OnlineMoEMethod._quantize_weights"},
+     "16-bit experts to INT8, one scale a row",
+     kExperts,
+     kExpertParams,
+     false,
+     int8},
     {"online-mxfp4",
-     "quantization.utils.mxfp4_utils.mxfp4_quantize (as called by "
-     "online.mxfp4._quantize_mxfp4_moe_weight, one expert at a time)",
-     "16-bit numbers to MXFP4", "w [..., M, K] BF16 or F16", "", false, mxfp4},
-    {"online-mxfp8", "mxfp8_utils._mxfp8_e4m3_quantize_torch", "16-bit numbers to MXFP8",
-     "x [..., M, K] BF16 or F16", "", false, mxfp8},
-    {"online-nvfp4", "online.nvfp4 with true reciprocals",
+     {"quantization.utils.mxfp4_utils.mxfp4_quantize (as called by "
+      "online.mxfp4._quantize_mxfp4_moe_weight, one expert at a time)"},
+     "16-bit numbers to MXFP4",
+     kMatrices,
+     kMatrixParams,
+     false,
+     mxfp4},
+    {"online-mxfp8",
+     {"mxfp8_utils._mxfp8_e4m3_quantize_torch"},
+     "16-bit numbers to MXFP8",
+     kActivations,
+     kMatrixParams,
+     false,
+     mxfp8},
+    {"online-nvfp4",
+     {"online.nvfp4 with true reciprocals"},
      "16-bit numbers to NVFP4, matrix by matrix; a GPU's reciprocals are approximate",
-     "w [..., M, K] BF16 or F16", "", false, nvfp4},
+     kMatrices,
+     kMatrixParams,
+     false,
+     nvfp4},
 }};
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "lode/base/fmt.h"
 #include "lode/targets/functions.h"
@@ -9,6 +8,35 @@
 #include "tools/docs/tables.h"
 
 namespace lode::docs {
+
+namespace {
+
+std::string inputs_of(const targets::Function& function) {
+  std::string text;
+  for (const targets::InputRow& row : function.inputs) {
+    text += fmt::format("{}{} {}{}", text.empty() ? "" : "; ",
+                        row.name == targets::kAnyName ? "any:" : row.name, row.what,
+                        row.needed ? "" : ", optional");
+  }
+  return text;
+}
+
+// What the tensors say by themselves stands behind the others, by its name alone.
+std::string params_of(const targets::Function& function) {
+  std::string text, facts;
+  for (const targets::ParamRow& row : function.params) {
+    if (row.use == targets::ParamUse::kFact) {
+      facts += fmt::format("{}{}", facts.empty() ? "checked: " : ", ", row.name);
+      continue;
+    }
+    const bool needed = row.use == targets::ParamUse::kNeeded;
+    text += fmt::format("{}{}: {}{}", text.empty() ? "" : "; ", row.name, row.what,
+                        needed ? "" : fmt::format(" ({})", row.fallback));
+  }
+  return text + (text.empty() || facts.empty() ? "" : "; ") + facts;
+}
+
+}  // namespace
 
 std::string target_rows() {
   Markdown table({"target", "kernels"});
@@ -29,11 +57,9 @@ std::string route_rows() {
 
 std::string transform_rows() {
   Markdown table({"transform", "what it does", "inputs", "params", "in place"});
-  std::string_view before;  // one that upstream has by several names is one
   for (const targets::Function& row : targets::function_table()) {
-    if (std::exchange(before, row.name) == row.name) continue;
-    table.add({code(row.name), std::string(row.meaning), std::string(row.inputs),
-               std::string(row.params), row.has_in_place ? "yes" : ""});
+    table.add({code(row.name), std::string(row.meaning), inputs_of(row), params_of(row),
+               row.has_in_place ? "yes" : ""});
   }
   return table.text();
 }
@@ -41,7 +67,9 @@ std::string transform_rows() {
 std::string upstream_rows() {
   Markdown table({"in a manifest", "transform"});
   for (const targets::Function& row : targets::function_table()) {
-    table.add({code(row.upstream), code(row.name)});
+    for (const std::string_view upstream : row.upstream) {
+      if (!upstream.empty()) table.add({code(upstream), code(row.name)});
+    }
   }
   return table.text();
 }
