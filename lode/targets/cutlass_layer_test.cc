@@ -451,6 +451,28 @@ TEST(LayerErrors, NameAVersionOfFlashinferThatNobodyKnows) {
               ::testing::HasSubstr("want 0.7 or 0.6.16, found 0.5"));
 }
 
+TEST(LayerErrors, NameTheRoutesThatHaveAUseForAnOption) {
+  ExpertsShape shape = nvfp4_shape();
+  Options options;
+  options.flashinfer = "0.6.16";
+  for (const Target target : {Target::kVllmCutlass, Target::kFlashinferCutlass, Target::kMarlin}) {
+    EXPECT_THAT(refusal(target, shape, options),
+                ::testing::HasSubstr("--flashinfer 0.6.16: want a target that has a use for it: "
+                                     "flashinfer-cutlass from mxfp4, found"));
+  }
+  options = {};
+  options.fp8_activations = true;
+  EXPECT_THAT(refusal(Target::kFlashinferTrtllm, shape, options),
+              ::testing::HasSubstr("--fp8-activations: want a target that has a use for it: marlin "
+                                   "from mxfp4, flashinfer-cutlass from mxfp4, found"));
+  // The kernels of FP8 activations have another layout than SM90's.
+  shape.encoding = formats::kMxfp4;
+  EXPECT_EQ(refusal(Target::kFlashinferCutlass, shape, options), "");
+  options.flashinfer = "0.6.16";
+  EXPECT_THAT(refusal(Target::kFlashinferCutlass, shape, options),
+              ::testing::HasSubstr("found --fp8-activations"));
+}
+
 TEST(LayerErrors, NameTheEncodingsOfATarget) {
   ExpertsShape shape = nvfp4_shape();
   shape.encoding = formats::kMxfp8;

@@ -1,8 +1,10 @@
 #include "lode/targets/target.h"
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
+#include "lode/base/fmt.h"
 #include "lode/targets/online.h"
 #include "lode/targets/routes.h"
 
@@ -38,6 +40,43 @@ std::string names_of_routes(std::optional<Target> target, const formats::Encodin
   return names.empty() ? "none" : names;
 }
 
+Error no_use(const Route& found, std::string option, bool RouteUses::*use) {
+  std::string with;
+  for (const Route& route : route_table()) {
+    if (!(route.uses.*use)) continue;
+    with += fmt::format("{}{} from {}", with.empty() ? "" : ", ", name(route.target), route.from);
+  }
+  return Error{.code = Code::kUsage,
+               .thing = std::move(option),
+               .wanted = fmt::format("a target that has a use for it: {}", with),
+               .found = fmt::format("{} from {}", name(found.target), found.from)};
+}
+
+Status check_uses(const Route& route, const Options& options) {
+  if (options.fp8_activations && !route.uses.fp8_activations) {
+    return no_use(route, "--fp8-activations", &RouteUses::fp8_activations);
+  }
+  if (options.flashinfer == Options{}.flashinfer) return {};
+  std::string option = fmt::format("--flashinfer {}", options.flashinfer);
+  if (!route.uses.flashinfer) return no_use(route, std::move(option), &RouteUses::flashinfer);
+  if (!options.fp8_activations) return {};
+  return Error{.code = Code::kUsage,
+               .thing = std::move(option),
+               .wanted = "kernels of 16-bit activations, whose SM90 layout it chooses",
+               .found = "--fp8-activations"};
+}
+
+// Where such experts can go instead, or what would have them go to this target.
+std::string ways_out(Target target, const ExpertsShape& shape) {
+  std::string names;
+  for (const std::string_view scheme : online_schemes_to(target, shape)) {
+    names += std::string(names.empty() ? "" : ", ") + std::string(scheme);
+  }
+  const std::string others = "it can go to: " + names_of_routes(std::nullopt, &shape.encoding);
+  return names.empty() ? others
+                       : "quantise on the way, --online with one of " + names + "; " + others;
+}
+
 }  // namespace
 
 std::span<const TargetInfo> target_table() noexcept { return kTargets; }
@@ -58,18 +97,28 @@ std::span<const Route> route_table() noexcept {
   return routes;
 }
 
+std::string encodings_to(Target target) { return names_of_routes(target, nullptr); }
+
+bool takes(Target target, const formats::Encoding& encoding) noexcept {
+  return std::ranges::any_of(route_table(), [&](const Route& route) {
+    return route.target == target && route.takes(encoding);
+  });
+}
+
 Result<std::unique_ptr<Preparer>> make_preparer(Target target, const ExpertsShape& shape,
                                                 const Options& options) {
   if (!options.online.empty()) return make_online_preparer(target, shape, options);
   for (const Route& route : route_table()) {
-    if (route.target == target && route.takes(shape.encoding)) return route.make(shape, options);
+    if (route.target != target || !route.takes(shape.encoding)) continue;
+    LODE_TRY_STATUS(check_uses(route, options));
+    return route.make(shape, options);
   }
   return Error{.code = Code::kUnsupported,
                .thing = std::string("experts in ") + std::string(formats::name(shape.encoding)),
                .wanted = "one of " + names_of_routes(target, nullptr) + " for target " +
                          std::string(name(target)),
                .found = std::string(formats::name(shape.encoding)),
-               .hint = "it can go to: " + names_of_routes(std::nullopt, &shape.encoding)};
+               .hint = ways_out(target, shape)};
 }
 
 }  // namespace lode::targets

@@ -42,6 +42,12 @@ struct Options {
   std::string online;
 };
 
+/// Which of the options make a difference on a route; with others than the usual it is refused.
+struct RouteUses {
+  bool fp8_activations = false;
+  bool flashinfer = false;  // unless activations are FP8
+};
+
 /// A way from an encoding to a target.
 struct Route {
   Target target;
@@ -51,14 +57,20 @@ struct Route {
   bool (*takes)(const formats::Encoding& encoding);
   /// Errors: kUnsupported naming sizes that the kernels do not take, with what they take.
   Result<std::unique_ptr<Preparer>> (*make)(const ExpertsShape& shape, const Options& options);
+  RouteUses uses{};
 };
 /// Every route; what is not here is not valid.
 std::span<const Route> route_table() noexcept;
 
+/// Those that a target takes, in one line: "nvfp4, mxfp4".
+std::string encodings_to(Target target);
+bool takes(Target target, const formats::Encoding& encoding) noexcept;
+
 /// The preparer of one layer.
 ///
 /// Errors: kUnsupported naming the encoding and the targets that take it, or the target and the
-///         encodings that it takes; those of the route.
+///         encodings that it takes; kUsage naming an option that the route has no use for, and the
+///         routes that have; those of the route.
 Result<std::unique_ptr<Preparer>> make_preparer(Target target, const ExpertsShape& shape,
                                                 const Options& options = {});
 
