@@ -4,6 +4,8 @@
 
 #include "lode/base/bytes.h"
 #include "lode/base/fmt.h"
+#include "lode/cli/choice_view.h"
+#include "lode/cli/inspect_export.h"
 #include "lode/cli/program.h"
 #include "lode/cli/table.h"
 #include "lode/engine/inventory.h"
@@ -12,6 +14,7 @@
 #include "lode/json/json.h"
 #include "lode/prepared/checkpoint.h"
 #include "lode/prepared/consume.h"
+#include "lode/prepared/export_folder.h"
 
 namespace lode::cli {
 namespace {
@@ -98,7 +101,7 @@ std::vector<engine::TargetFit> targets_of(const Findings& found) {
   if (found.binding && found.whole) return engine::target_fits(*found.binding);
   std::vector<engine::TargetFit> fits;
   for (const targets::TargetInfo& info : targets::target_table()) {
-    fits.push_back({info.target, to_string(*found.fault())});
+    fits.push_back({.target = info.target, .reason = to_string(*found.fault())});
   }
   return fits;
 }
@@ -109,7 +112,8 @@ json::Value as_json(const std::vector<engine::TargetFit>& fits) {
     list.push_back(
         json::object({{"name", targets::name(fit.target)},
                       {"possible", fit.possible()},
-                      {"reason", fit.possible() ? json::Value() : json::Value(fit.reason)}}));
+                      {"reason", fit.possible() ? json::Value() : json::Value(fit.reason)},
+                      {"online", fit.online.empty() ? json::Value() : json::Value(fit.online)}}));
   }
   return json::Value(std::move(list));
 }
@@ -187,7 +191,8 @@ void print_targets(const Findings& found) {
   if (!found.binding || !found.whole) return;  // the one fault is said at the end
   Table table({"targets", "", ""});
   for (const engine::TargetFit& fit : engine::target_fits(*found.binding)) {
-    table.add({std::string(targets::name(fit.target)), fit.possible() ? "yes" : "no", fit.reason});
+    table.add({std::string(targets::name(fit.target)), fit.possible() ? "yes" : "no", fit.brief});
+    if (!fit.online.empty()) table.add({"", "", "or --online with " + fit.online});
   }
   fmt::print("\n{}", table.text());
 }
@@ -227,34 +232,27 @@ bool is_part(const prepared::Checkpoint& checkpoint) {
   return !checkpoint.index.choice.experts.empty();
 }
 
-// Of each layer; nothing where it is all of them.
-json::Value experts_json(const prepared::Checkpoint& checkpoint) {
-  if (!is_part(checkpoint)) return {};
-  json::Array experts;
-  for (const std::uint32_t expert : checkpoint.index.choice.experts) {
-    experts.emplace_back(std::int64_t{expert});
-  }
-  return json::Value(std::move(experts));
-}
-
 json::Value as_json(const prepared::Checkpoint& checkpoint) {
   const prepared::Manifest& manifest = checkpoint.manifest;
   json::Array sources;
   for (const prepared::SourceShard& source : manifest.sources) {
     sources.push_back(json::object({{"name", source.name}, {"bytes", source.bytes}}));
   }
-  return json::object({{"prepared_for", manifest.target},
-                       {"format_version", std::int64_t{manifest.format_version}},
-                       {"family", manifest.family},
-                       {"dense", manifest.dense},
-                       {"bytes", checkpoint.data_bytes()},
-                       {"files", static_cast<std::uint64_t>(checkpoint.files.size())},
-                       {"stages", static_cast<std::uint64_t>(checkpoint.index.stages.size())},
-                       {"sections", static_cast<std::uint64_t>(checkpoint.index.sections.size())},
-                       {"chunks", checkpoint.index.num_chunks()},
-                       {"sources", std::move(sources)},
-                       {"experts", experts_json(checkpoint)},
-                       {"runs_on_cpu", !is_part(checkpoint)}});
+  json::Object all{{"prepared_for", manifest.target},
+                   {"format_version", std::int64_t{manifest.format_version}},
+                   {"family", manifest.family},
+                   {"dense", manifest.dense},
+                   {"bytes", checkpoint.data_bytes()},
+                   {"files", static_cast<std::uint64_t>(checkpoint.files.size())},
+                   {"stages", static_cast<std::uint64_t>(checkpoint.index.stages.size())},
+                   {"sections", static_cast<std::uint64_t>(checkpoint.index.sections.size())},
+                   {"chunks", checkpoint.index.num_chunks()},
+                   {"sources", std::move(sources)},
+                   {"runs_on_cpu", !is_part(checkpoint)}};
+  for (json::Member& member : choice_members(checkpoint.index.choice)) {
+    all.push_back(std::move(member));
+  }
+  return json::Value(std::move(all));
 }
 
 void print_text(const prepared::Checkpoint& checkpoint) {
@@ -267,10 +265,8 @@ void print_text(const prepared::Checkpoint& checkpoint) {
   fmt::print(
       "files     {} with {} in chunks of 2 MiB, {}\n", count_of(checkpoint.files.size(), "file"),
       count_of(checkpoint.index.sections.size(), "section"), human_bytes(checkpoint.data_bytes()));
-  if (is_part(checkpoint)) {
-    fmt::print("experts   {} of each layer, for one rank of an engine; it does not run here\n",
-               checkpoint.index.choice.experts.size());
-  }
+  if (!checkpoint.index.choice.is_cpu()) fmt::print("{}", choice_text(checkpoint.index.choice));
+  if (is_part(checkpoint)) fmt::print("runs      not here: experts are missing\n");
   for (const prepared::SourceShard& source : manifest.sources) {
     fmt::print("made of   {}, {}\n", source.name, human_bytes(source.bytes));
   }
@@ -296,6 +292,7 @@ Status inspect_prepared(const std::filesystem::path& folder, bool json) {
 
 Status inspect(const std::filesystem::path& folder, bool json) {
   if (prepared::is_prepared(folder)) return inspect_prepared(folder, json);
+  if (prepared::is_export(folder)) return inspect_export(folder, json);
   LODE_TRY(const Findings found, examine(folder));
   if (json) {
     fmt::print("{}\n", json::dump(as_json(found), 2));
@@ -316,7 +313,9 @@ void add_inspect(Program& program) {
                   "  lode inspect ~/models/Qwen3-30B-A3B-NVFP4\n  lode inspect DIR --json\n");
   const auto folder = std::make_shared<std::string>();
   const auto json = std::make_shared<bool>(false);
-  command->add_option("DIR", *folder, "Hugging Face folder, or one that `lode prepare` made")
+  command
+      ->add_option("DIR", *folder,
+                   "Hugging Face folder, or one that `lode prepare` made, exports too")
       ->required();
   command->add_flag("--json", *json, "Print JSON");
   command->callback([&program, folder, json] {

@@ -194,6 +194,12 @@ Result<LoadedModel> load_model(const ModelOptions& options, const engine::Settin
   LODE_TRY_STATUS(engine::open_tokenizer(source));
   malloc_trim(0);  // what reading the tokenizer took for a while
   LODE_TRY(engine::RunPlan plan, engine::plan_run(source, settings, machine));
+  if (speaks && engine::is_restored(plan)) {
+    write_standard_error(fmt::format(
+        "lode: note: the experts lie as {}'s kernels read them and are restored to "
+        "Lode's own form first: slow; `lode prepare DIR OUT` makes what starts at once\n",
+        source.prepared->manifest.target));
+  }
   if (speaks && !plan.budget.warning.empty())
     write_standard_error(fmt::format("lode: warning: {}\n", plan.budget.warning));
   LODE_TRY_STATUS(engine::check_fits(plan, source));

@@ -37,12 +37,13 @@ Status check_start_options(const ModelOptions& options) {
 
 void add_start_options(CLI::App* command, const std::shared_ptr<ModelOptions>& options) {
   command
-      ->add_option("--start", options->start,
-                   "A prepared checkpoint: map its files, or read them into memory past the page "
-                   "cache")
-      ->check(CLI::IsMember({"map", "read"}))
-      ->each([options](const std::string&) { options->start_is_named = true; })
-      ->capture_default_str();
+      ->add_option(
+          "--start", options->start,
+          "A prepared checkpoint: map its files (the usual), or read them into memory past "
+          "the page cache; one for a GPU engine is restored to Lode's own form, which is "
+          "slow")
+      ->check(CLI::IsMember({"map", "read", "restore"}))
+      ->each([options](const std::string&) { options->start_is_named = true; });
   command
       ->add_option("--verify", options->verify,
                    "What of a prepared checkpoint is looked at first: nothing, the sums of its "
@@ -150,7 +151,10 @@ Result<engine::Settings> settings_of(const ModelOptions& options) {
   LODE_TRY(settings.load.io, io::parse_io_kind(options.io));
   if (options.dense == "int8") settings.load.dense = loader::DenseFormat::kInt8;
   settings.dense_is_named = !options.dense.empty();
-  LODE_TRY(settings.start.start, prepared::parse_start(options.start));
+  settings.start_is_named = !options.start.empty();
+  if (settings.start_is_named) {
+    LODE_TRY(settings.start.start, prepared::parse_start(options.start));
+  }
   LODE_TRY(settings.start.verification, prepared::parse_verification(options.verify));
   settings.start.threads = options.load_workers;
   return settings;

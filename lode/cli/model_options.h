@@ -21,7 +21,7 @@ struct ModelOptions {
   std::string compute = "fast";
   std::string kv_dtype;
   std::string dense;              // empty: as-stored, or as the checkpoint was prepared
-  std::string start = "map";      // of a prepared checkpoint
+  std::string start;              // of a prepared checkpoint; empty: map, or restore
   std::string verify = "header";  // of a prepared checkpoint
   bool start_is_named = false;    // one of the two
   std::string io = "auto";

@@ -85,7 +85,7 @@ json::Value plan_json(const PlanView& view) {
   const memory::StageUse* const over = engine::first_over(plan);
   return json::object(
       {{"family", view.source.spec.family},
-       {"target", "cpu"},
+       {"target", engine::label_of(plan, view.source).target},
        {"run", engine::as_json(engine::label_of(plan, view.source))},
        {"machine", machine_json(view.machine)},
        {"fits", plan.fits()},

@@ -80,8 +80,11 @@ std::string target_lines(const PlanView& view) {
   const engine::RunPlan& plan = view.plan;
   const engine::RunLabel label = engine::label_of(plan, view.source);
   return fmt::format(
-      "target    cpu  compute {}, matrices outside the experts {}, keys and values {}, chunks of "
+      "target    {}  compute {}, matrices outside the experts {}, keys and values {}, chunks of "
       "{}, {}\n",
+      engine::is_restored(plan)
+          ? fmt::format("{}, restored for the cpu at the start, slow;", label.target)
+          : label.target,
       label.compute, label.dense, label.kv_dtype, label.chunk_tokens,
       number(label.threads, "thread"));
 }

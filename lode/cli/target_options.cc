@@ -97,6 +97,8 @@ Result<loader::EngineChoice> choice_of(const TargetOptions& options, std::uint32
   choice.options.flashinfer = options.flashinfer;
   choice.options.online = options.online;
   LODE_TRY(choice.experts, engine::experts_of_rank(num_experts, options.ranks, options.rank));
+  choice.ranks = options.ranks;
+  choice.rank = options.rank;
   if (!options.experts.empty()) {
     LODE_TRY(choice.experts, parse_numbers(options.experts));
   }

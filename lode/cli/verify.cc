@@ -18,6 +18,8 @@
 #include "lode/loader/scan.h"
 #include "lode/parallel/ticker.h"
 #include "lode/prepared/compare.h"
+#include "lode/prepared/export_compare.h"
+#include "lode/prepared/export_folder.h"
 
 namespace lode::cli {
 namespace {
@@ -38,7 +40,7 @@ struct VerifyOptions {
 
 // What was found, whichever kind of folder it is.
 struct Verdict {
-  std::string kind;  // "checkpoint", "prepared"
+  std::string kind;  // "checkpoint", "prepared", "export"
   std::vector<Error> faults;
   std::vector<std::string> notes;
   std::vector<json::Member> counts;
@@ -182,6 +184,40 @@ void add_report(Verdict& verdict, const loader::ScanReport& report) {
   }
 }
 
+// Made again from its source: it has no sums of its own.
+Result<Verdict> verify_export(const VerifyOptions& options, loader::Progress& progress) {
+  if (options.against.empty()) return prepared::check_not_export(options.folder).error();
+  LODE_TRY(const prepared::ExportDescription said, prepared::read_export(options.folder));
+  LODE_TRY(const engine::Source source, engine::open_source(options.against));
+  LODE_TRY_STATUS(engine::check_not_prepared(source));
+  loader::LoadPolicy policy = policy_of(options);
+  LODE_TRY(policy.io, io::parse_io_kind(options.io));
+  LODE_TRY(const loader::LoadPlan plan,
+           loader::plan_load(source.binding, source.spec, source.index, policy));
+  LODE_TRY(const loader::EnginePlan engine,
+           loader::plan_engine(source.binding, said.choice, policy.workers));
+  Verdict verdict;
+  verdict.kind = "export";
+  memory::Ledger ledger(kBudgetBytes);
+  auto compared = prepared::compare_export(options.folder,
+                                           {.folder = source.folder,
+                                            .index = source.index,
+                                            .binding = source.binding,
+                                            .plan = plan,
+                                            .family = source.spec.family,
+                                            .engine = &engine,
+                                            .choice = said.choice},
+                                           ledger, &progress);
+  if (compared) {
+    verdict.num_bytes = *compared;
+  } else if (compared.error().code == Code::kCheckFailed) {
+    verdict.faults.push_back(std::move(compared).error());
+  } else {
+    return std::move(compared).error();
+  }
+  return verdict;
+}
+
 Result<Verdict> verify_source(const VerifyOptions& options, loader::Progress& progress) {
   if (!options.against.empty()) {
     return Error{.code = Code::kUsage,
@@ -252,6 +288,7 @@ std::string advice_of(const Verdict& verdict) {
   const bool advised =
       std::ranges::any_of(verdict.faults, [](const Error& fault) { return !fault.hint.empty(); });
   if (advised) return {};
+  if (verdict.kind == "export") return "export the checkpoint again, with --force";
   return verdict.kind == "prepared" ? "prepare the checkpoint again" : "download the files again";
 }
 
@@ -271,6 +308,7 @@ Status verify(const VerifyOptions& options) {
   const auto begin = Clock::now();
   LODE_TRY(auto watch, Watch::start(ProgressView::form_of(options.progress), progress));
   auto verdict = prepared::is_prepared(options.folder) ? verify_prepared(options, progress)
+                 : prepared::is_export(options.folder) ? verify_export(options, progress)
                                                        : verify_source(options, progress);
   watch.reset();
   if (!verdict) {
@@ -300,10 +338,11 @@ void add_verify(Program& program) {
       "each fault; exit status 12 where there is one",
       "  lode verify OUT\n  lode verify OUT --against DIR\n  lode verify DIR --json\n");
   const auto options = std::make_shared<VerifyOptions>();
-  command->add_option("DIR", options->folder, "Prepared checkpoint, or Hugging Face folder")
+  command->add_option("DIR", options->folder, "Prepared checkpoint, export, or Hugging Face folder")
       ->required();
-  command->add_option("--against", options->against,
-                      "Make a prepared checkpoint again from this folder and compare");
+  command->add_option(
+      "--against", options->against,
+      "Make a prepared checkpoint, or an export, again from this folder and compare");
   command->add_option("-t,--threads", options->threads, "Threads that read and reckon")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();

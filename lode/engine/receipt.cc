@@ -104,6 +104,7 @@ RunLabel label_of(const RunPlan& plan, const Source& source) {
           .compute = exact ? "exact" : "fast",
           .kv_dtype = f32 ? "f32" : "f16",
           .dense = std::string(loader::name(plan.load.policy.dense)),
+          .target = source.prepared ? source.prepared->manifest.target : "cpu",
           .start = std::string(plan.is_prepared ? name(start.start) : "load"),
           .verify = std::string(plan.is_prepared ? name(start.verification) : ""),
           .io = std::string(plan.maps_weights() ? "" : io::name(plan.load.policy.io))};
@@ -123,6 +124,7 @@ json::Value as_json(const RunLabel& label) {
                        {"compute", label.compute},
                        {"kv_dtype", label.kv_dtype},
                        {"dense", label.dense},
+                       {"target", label.target},
                        {"start", or_null(label.start)},
                        {"verify", or_null(label.verify)},
                        {"io", or_null(label.io)}});

@@ -58,7 +58,8 @@ struct RunLabel {
   std::string compute;   // "exact", "fast"
   std::string kv_dtype;  // "f32", "f16"
   std::string dense;     // "as-stored", "int8"
-  std::string start;     // "load"; of a prepared checkpoint "map", "read"
+  std::string target;    // that the weights lie for in the files: "cpu"
+  std::string start;     // "load"; of a prepared checkpoint "map", "read", "restore"
   std::string verify;    // of a prepared checkpoint; empty of another
   std::string io;        // as asked for; empty where nothing is read
 };

@@ -206,6 +206,9 @@ Result<RunPlan> plan_one_rank(const Source& source, const Settings& settings,
   plan.model = model_options(plan, plan.context_tokens);
   if (source.prepared) {
     prepared::Start& start = plan.settings.start.start;
+    if (settings.start_is_named) {
+      LODE_TRY_STATUS(prepared::check_start(*source.prepared, start));
+    }
     start = prepared::possible_start(*source.prepared, start);
   }
   LODE_TRY(plan.load, load_plan_of(source, plan));

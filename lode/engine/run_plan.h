@@ -30,6 +30,7 @@ struct Settings {
   // Of a prepared checkpoint, which is what it was made to be: `load` can change nothing about it,
   // and a load.dense that was named must be what it has.
   prepared::StartPolicy start{};
+  bool start_is_named = false;  // else what is possible
   bool dense_is_named = false;
   RankSettings ranks{};
 };
@@ -63,6 +64,12 @@ struct RunPlan {
   bool maps_weights() const { return is_prepared && settings.start.start == prepared::Start::kMap; }
   bool fits() const { return peak_bytes() <= budget.limit_bytes; }
 };
+
+/// Whether the files have the experts as a GPU engine's kernels read them: they are made into
+/// Lode's own form at the start, which is slow.
+inline bool is_restored(const RunPlan& plan) {
+  return plan.is_prepared && plan.settings.start.start == prepared::Start::kRestore;
+}
 
 /// Bytes that the ledger does not see one by one: code and data of the program and its libraries,
 /// small blocks of malloc, the page tables of all this; and for each compute thread what it touches

@@ -6,6 +6,7 @@
 #include "lode/checkpoint/file_source.h"
 #include "lode/checkpoint/input_file.h"
 #include "lode/prepared/consume.h"
+#include "lode/prepared/export_folder.h"
 #include "lode/prepared/model_fit.h"
 #include "lode/text/tokenizer.h"
 
@@ -88,6 +89,7 @@ Result<Source> open_source(const std::filesystem::path& folder,
 
 Result<Source> open_source_to_prepare(const std::filesystem::path& folder) {
   LODE_TRY_STATUS(check_folder(folder));
+  LODE_TRY_STATUS(prepared::check_not_export(folder));
   if (prepared::is_prepared(folder)) {
     return Error{.code = Code::kUsage,
                  .thing = folder.string(),

@@ -21,6 +21,9 @@ struct EngineChoice {
   targets::Options options{};
   std::vector<std::uint32_t>
       experts{};  // of every layer, by their numbers in the model; empty: all
+  // Where they are those of one rank of several: which; else rank 0 of 1.
+  std::uint32_t ranks = 1;
+  std::uint32_t rank = 0;
 
   bool is_cpu() const noexcept { return target == targets::Target::kCpu; }
 };

@@ -1,5 +1,6 @@
 #include "lode/prepared/engine_records.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "lode/base/fmt.h"
@@ -70,6 +71,8 @@ void put_choice(const loader::EngineChoice& choice, RecordWriter& out) {
   out.text(choice.options.flashinfer, kWordField);
   out.text(choice.options.online, kWordField);
   put_flag(choice.options.fp8_activations, out);
+  out.number(choice.ranks);
+  out.number(choice.rank);
   out.fill_to(begin + kChoiceBytes);
   for (const std::uint32_t expert : choice.experts) out.number(expert);
 }
@@ -84,6 +87,12 @@ Result<loader::EngineChoice> read_choice(RecordReader& in, std::uint32_t num_exp
   choice.options.flashinfer = in.text(kWordField);
   choice.options.online = in.text(kWordField);
   LODE_TRY(choice.options.fp8_activations, read_flag(in));
+  choice.ranks = std::max(in.number<std::uint32_t>(), std::uint32_t{1});  // 0 before they were kept
+  choice.rank = in.number<std::uint32_t>();
+  if (choice.rank >= choice.ranks) {
+    return damaged("the choice of experts", fmt::format("a rank of {}", choice.ranks),
+                   fmt::format("{}", choice.rank));
+  }
   in.skip(kChoiceBytes - (in.at() - begin));
   for (std::uint32_t i = 0; i < num_experts; ++i) {
     choice.experts.push_back(in.number<std::uint32_t>());

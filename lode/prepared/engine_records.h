@@ -14,7 +14,8 @@ namespace lode::prepared {
 // The records of index.bin that a checkpoint for a GPU engine has beside those of
 // index_records.h, behind its sections:
 //
-//   choice       target [32] | flashinfer [16] | online [16] | u8 FP8 activations | zeros
+//   choice       target [32] | flashinfer [16] | online [16] | u8 FP8 activations
+//                | u32 ranks | u32 rank | zeros
 //                | u32 number in the model of each prepared expert, where not all are
 //   engine bank  u64 layer | u64 hidden | u64 intermediate | u64 experts | encoding | scale format
 //                [12] | bias format [12] | model format [12] | u8 gated | u8 rows in turn

@@ -1,6 +1,7 @@
 #include "lode/prepared/export_folder.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -91,6 +92,138 @@ std::string export_file_name(std::size_t idx, std::size_t count) {
   return fmt::format("model-{:05}-of-{:05}.safetensors", idx + 1, count);
 }
 
+namespace {
+
+constexpr std::int64_t kExportVersion = 1;
+
+json::Array numbers(const std::vector<std::uint32_t>& experts) {
+  json::Array all;
+  for (const std::uint32_t expert : experts) all.emplace_back(std::uint64_t{expert});
+  return all;
+}
+
+// Of every layer that has some, as many.
+std::uint64_t num_experts_of(const loader::Binding& binding) {
+  std::size_t most = 0;
+  for (const auto& experts : binding.experts) most = std::max(most, experts.size());
+  return most;
+}
+
+Error bad_description(const std::filesystem::path& folder, std::string_view wanted,
+                      std::string_view found) {
+  return Error{.code = Code::kInvalidSource,
+               .thing = (folder / kExportFile).string(),
+               .wanted = std::string(wanted),
+               .found = checkpoint::printable(found)};
+}
+
+Result<json::Value> description_of(const std::filesystem::path& folder) {
+  LODE_TRY(const std::optional<std::string> text,
+           checkpoint::read_small_file(folder / kExportFile, kMostDescriptionBytes));
+  if (!text) return bad_description(folder, "what is exported", "nothing");
+  auto value = json::parse(*text);
+  if (!value) return at((folder / kExportFile).string(), std::move(value).error());
+  return value;
+}
+
+std::uint64_t whole(const json::Value& object, std::string_view name, std::uint64_t otherwise) {
+  const json::Value* const value = object.find(name);
+  const bool there = value != nullptr && value->as_int() != nullptr && *value->as_int() >= 0;
+  return there ? static_cast<std::uint64_t>(*value->as_int()) : otherwise;
+}
+
+std::string text_of(const json::Value& object, std::string_view name) {
+  const json::Value* const value = object.find(name);
+  return value == nullptr || value->as_string() == nullptr ? std::string() : *value->as_string();
+}
+
+std::optional<std::vector<std::uint32_t>> experts_of(const json::Value& object) {
+  const json::Value* const list = object.find("experts");
+  if (list == nullptr || list->as_array() == nullptr || list->as_array()->empty()) {
+    return std::nullopt;
+  }
+  std::vector<std::uint32_t> experts;
+  for (const json::Value& value : *list->as_array()) {
+    const std::int64_t* const expert = value.as_int();
+    constexpr auto kMost = static_cast<std::int64_t>(loader::kMostExperts);
+    if (expert == nullptr || *expert < 0 || *expert >= kMost) return std::nullopt;
+    experts.push_back(static_cast<std::uint32_t>(*expert));
+  }
+  return experts;
+}
+
+Result<loader::EngineChoice> choice_of(const std::filesystem::path& folder,
+                                       const json::Value& said) {
+  const std::string name = text_of(said, "target");
+  const auto target = targets::target_by_name(name);
+  if (whole(said, "lode_export", 0) != kExportVersion || !target) {
+    return Error{.code = Code::kLayoutMismatch,
+                 .thing = (folder / kExportFile).string(),
+                 .wanted = fmt::format("version {} and a target of this lode", kExportVersion),
+                 .found = fmt::format("version {}, target {}", whole(said, "lode_export", 0),
+                                      checkpoint::printable(name)),
+                 .hint = "export again with this lode"};
+  }
+  loader::EngineChoice choice;
+  choice.target = *target;
+  choice.options.online = text_of(said, "online");
+  choice.options.flashinfer = text_of(said, "flashinfer");
+  const json::Value* const fp8 = said.find("fp8_activations");
+  choice.options.fp8_activations = fp8 != nullptr && fp8->as_bool() != nullptr && *fp8->as_bool();
+  choice.ranks =
+      static_cast<std::uint32_t>(std::min(whole(said, "ranks", 1), loader::kMostExperts));
+  choice.rank = static_cast<std::uint32_t>(std::min(whole(said, "rank", 0), loader::kMostExperts));
+  return choice;
+}
+
+}  // namespace
+
+bool is_export(const std::filesystem::path& folder) {
+  std::error_code absent;
+  return std::filesystem::is_regular_file(folder / kExportFile, absent);
+}
+
+Result<ExportDescription> read_export(const std::filesystem::path& folder) {
+  LODE_TRY(const json::Value said, description_of(folder));
+  ExportDescription description;
+  LODE_TRY(description.choice, choice_of(folder, said));
+  description.family = text_of(said, "family");
+  auto experts = experts_of(said);
+  if (!experts) return bad_description(folder, "the numbers of experts", "others, or none");
+  description.experts = *std::move(experts);
+  description.num_experts = std::min(whole(said, "num_experts", 0), loader::kMostExperts);
+  std::vector<std::uint32_t> all(description.num_experts);
+  std::iota(all.begin(), all.end(), 0U);
+  if (description.experts != all) description.choice.experts = description.experts;
+  const json::Value* const sources = said.find("sources");
+  if (sources == nullptr || sources->as_array() == nullptr) {
+    return bad_description(folder, "sources", "none");
+  }
+  for (const json::Value& source : *sources->as_array()) {
+    description.sources.push_back(
+        {text_of(source, "name"), whole(source, "bytes", 0), text_of(source, "header_sha256")});
+  }
+  return description;
+}
+
+Status check_not_export(const std::filesystem::path& folder) {
+  if (!is_export(folder)) return {};
+  const auto said = description_of(folder);
+  const std::string target = said ? checkpoint::printable(text_of(*said, "target")) : "";
+  return Error{
+      .code = Code::kUsage,
+      .thing = folder.string(),
+      .wanted = "a checkpoint, or a folder that lode prepare made in Lode's own format",
+      .found = fmt::format("an export for {} ({}), made for an engine: its experts lie as the "
+                           "engine's own preparation leaves them",
+                           target.empty() ? "an engine" : "target " + target, kExportFile),
+      .hint = fmt::format("name the checkpoint that it was made of; `lode prepare DIR OUT{}` "
+                          "without --export makes a folder that lode runs; `lode inspect {}` says "
+                          "what this one is, `lode verify {} --against DIR` whether it is whole",
+                          target.empty() ? "" : " --target " + target, folder.string(),
+                          folder.string())};
+}
+
 Result<std::string> describe_export(const Input& input) {
   LODE_TRY(const std::vector<SourceShard> stamps, stamp_sources(input.index));
   json::Array sources;
@@ -99,21 +232,28 @@ Result<std::string> describe_export(const Input& input) {
                                     {"bytes", stamp.bytes},
                                     {"header_sha256", io::to_hex(stamp.header_sha256)}}));
   }
-  json::Object members{
-      {"lode_export", 1}, {"target", targets::name(input.choice.target)}, {"family", input.family}};
-  const targets::Options& options = input.choice.options;
-  if (!options.online.empty()) members.emplace_back("online", options.online);
-  members.emplace_back("flashinfer", options.flashinfer);
-  members.emplace_back("fp8_activations", options.fp8_activations);
-  if (!input.choice.experts.empty()) {  // else all of them
-    json::Array experts;
-    for (const std::uint32_t expert : input.choice.experts) {
-      experts.emplace_back(std::uint64_t{expert});
-    }
-    members.emplace_back("experts", json::Value(std::move(experts)));
-  }
-  members.emplace_back("sources", json::Value(std::move(sources)));
-  return json::dump(json::Value(std::move(members)), 2) + "\n";
+  const loader::EngineChoice& choice = input.choice;
+  const std::string& online = choice.options.online;
+  return json::dump(
+             json::object({{"lode_export", kExportVersion},
+                           {"target", targets::name(choice.target)},
+                           {"family", input.family},
+                           {"online", online.empty() ? json::Value() : json::Value(online)},
+                           {"flashinfer", choice.options.flashinfer},
+                           {"fp8_activations", choice.options.fp8_activations},
+                           {"ranks", std::uint64_t{choice.ranks}},
+                           {"rank", std::uint64_t{choice.rank}},
+                           {"num_experts", num_experts_of(input.binding)},
+                           {"experts", numbers(input.engine->banks.front().experts)},
+                           {"tensors",
+                            "*.experts.* as the engine holds them after its own preparation, for "
+                            "the experts above; all others as in the source"},
+                           {"config",
+                            "config.json is the source's: its quantization_config says how the "
+                            "source was stored, not how these tensors lie"},
+                           {"sources", std::move(sources)}}),
+             2) +
+         "\n";
 }
 
 Result<ExportState> look_at_export(io::SystemCalls& calls, const std::filesystem::path& out,

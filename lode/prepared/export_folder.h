@@ -34,6 +34,29 @@ std::string export_file_name(std::size_t idx, std::size_t count);
 /// Errors: those of stamp_sources.
 Result<std::string> describe_export(const Input& input);
 
+/// What an export says of itself.
+struct ExportDescription {
+  loader::EngineChoice choice;  // experts are empty where there are all
+  std::string family;
+  std::uint64_t num_experts = 0;       // of a layer of the model
+  std::vector<std::uint32_t> experts;  // of each layer, by their numbers in the model
+  struct Source {
+    std::string name;
+    std::uint64_t bytes = 0;
+    std::string header_sha256;
+  };
+  std::vector<Source> sources;  // the files of the checkpoint that it was made of
+};
+
+/// Whether the folder is an export, finished or not.
+bool is_export(const std::filesystem::path& folder);
+/// Errors: kInvalidSource naming what lode-export.json lacks; kLayoutMismatch for one of another
+///         version or of a target that this one does not know; kIo.
+Result<ExportDescription> read_export(const std::filesystem::path& folder);
+/// For whom a checkpoint is wanted.
+/// Errors: kUsage for an export, saying what it is and what to do.
+Status check_not_export(const std::filesystem::path& folder);
+
 /// What a folder has when its export is finished.
 struct ExportContent {
   std::string description;

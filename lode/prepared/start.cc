@@ -16,7 +16,6 @@ namespace {
 using memory::Tag;
 
 constexpr std::array<std::string_view, 3> kStartNames = {"map", "read", "restore"};
-constexpr std::size_t kNumChoices = 2;  // restore is no choice
 
 // What is held until the weights are sealed.
 struct Transient {
@@ -106,15 +105,27 @@ std::string_view name(Start start) noexcept { return kStartNames[static_cast<std
 Result<Start> parse_start(std::string_view word) {
   if (word == kStartNames[0]) return Start::kMap;
   if (word == kStartNames[1]) return Start::kRead;
-  return Error{
-      .code = Code::kUsage,
-      .thing = "--start",
-      .wanted = fmt::format("{}", fmt::join(std::span(kStartNames).first(kNumChoices), ", ")),
-      .found = std::string(word)};
+  if (word == kStartNames[2]) return Start::kRestore;
+  return Error{.code = Code::kUsage,
+               .thing = "--start",
+               .wanted = fmt::format("{}", fmt::join(kStartNames, ", ")),
+               .found = std::string(word)};
 }
 
-Start possible_start(const Checkpoint& checkpoint, Start wanted) noexcept {
-  return checkpoint.index.engine_banks.empty() ? wanted : Start::kRestore;
+Start possible_start(const Checkpoint& checkpoint, Start usual) noexcept {
+  return checkpoint.index.engine_banks.empty() ? usual : Start::kRestore;
+}
+
+Status check_start(const Checkpoint& checkpoint, Start named) {
+  const bool is_engine = !checkpoint.index.engine_banks.empty();
+  if (is_engine == (named == Start::kRestore)) return {};
+  return Error{.code = Code::kUsage,
+               .thing = fmt::format("--start {}", name(named)),
+               .wanted = is_engine
+                             ? "--start restore, or none: what a GPU engine's kernels read is "
+                               "made into Lode's own form again"
+                             : "--start map or read",
+               .found = fmt::format("a checkpoint for target {}", checkpoint.manifest.target)};
 }
 
 loader::LoadPlan load_plan(const Checkpoint& checkpoint, const StartPolicy& policy) {

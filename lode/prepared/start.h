@@ -20,8 +20,10 @@ enum class Start : std::uint8_t {
   kRead,     // read into memory of our own, past the page cache
   kRestore,  // tensors of a GPU engine, read and brought to panels by their layouts' functions
 };
-/// What can be done with this checkpoint instead of what was asked for.
-Start possible_start(const Checkpoint& checkpoint, Start wanted) noexcept;
+/// What can be done with this checkpoint, where nobody named one: `usual`, or kRestore.
+Start possible_start(const Checkpoint& checkpoint, Start usual) noexcept;
+/// Errors: kUsage where this checkpoint cannot start in the way that was named.
+Status check_start(const Checkpoint& checkpoint, Start named);
 std::string_view name(Start start) noexcept;
 /// Errors: kUsage for a word that is none.
 Result<Start> parse_start(std::string_view word);

@@ -56,4 +56,9 @@ assert "model.embed_tokens.weight" in names and not any(".experts.0." in name fo
 index = json.loads((pathlib.Path(sys.argv[1]) / "model.safetensors.index.json").read_text())
 assert set(index["weight_map"]) == set(names)
 PYTHON
-echo "an export has the names and shapes of the engine"
+quietly "$LODE" verify exported --against nvfp4
+if "$LODE" verify exported --against mxfp4 >out 2>&1; then echo "an export passed for one of another model"; exit 1; fi
+if "$LODE" run exported -p x >out 2>&1; then echo "an export was run"; exit 1; fi
+grep -q "an export for target flashinfer-cutlass" out || { echo "not said what it is"; cat out; exit 1; }
+"$LODE" inspect exported | grep -q "w13_weight .*\[8, 512, 128\]" || { echo "shapes are not shown"; exit 1; }
+echo "an export has the names and shapes of the engine, and is verified against its source"
