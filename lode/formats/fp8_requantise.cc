@@ -35,9 +35,8 @@ Status check_shards(std::span<const std::uint64_t> shard_rows, std::span<const f
 
 }  // namespace
 
-void map_codes(const CodeMap& map, std::span<const std::byte> codes,
-               std::span<std::byte> out) noexcept {
-  for (std::size_t i = 0; i < codes.size(); ++i) {
+void map_codes(const CodeMap& map, const std::byte* codes, std::size_t n, std::byte* out) noexcept {
+  for (std::size_t i = 0; i < n; ++i) {
     out[i] = static_cast<std::byte>(map.of[std::to_integer<std::size_t>(codes[i])]);
   }
 }
@@ -76,7 +75,8 @@ Result<float> requantise_shards(std::span<std::byte> codes, std::uint64_t k,
   std::uint64_t first = 0;
   for (std::size_t shard = 0; shard < scales.size(); ++shard) {
     const auto part = codes.subspan(first * k, shard_rows[shard] * k);
-    map_codes(requantise_map(scales[shard], largest, rounding), part, part);
+    map_codes(requantise_map(scales[shard], largest, rounding), part.data(), part.size(),
+              part.data());
     first += shard_rows[shard];
   }
   return largest;

@@ -49,11 +49,12 @@ struct CodeMap {
   friend bool operator==(const CodeMap&, const CodeMap&) = default;
 };
 
-/// Looks every byte up. `codes` and `out` may be the same bytes, or apart.
+/// Looks n bytes up. `codes` and `out` may be the same bytes, or apart. The plain way; kernels have
+/// faster ones (KernelTable::map_codes).
 ///
-/// Shapes: both [n].
-void map_codes(const CodeMap& map, std::span<const std::byte> codes,
-               std::span<std::byte> out) noexcept;
+/// Shapes: codes and out [n].
+void map_codes(const CodeMap& map, const std::byte* codes, std::size_t n, std::byte* out) noexcept;
+using MapCodesFn = decltype(&map_codes);
 
 /// A scale that lies on the device as a tensor without axes takes part in an FP16 product: CUDA
 /// rounds it to FP16 first, the CPU multiplies by all of it. They differ for scales that FP16

@@ -24,12 +24,35 @@ std::span<const std::byte> part(const Fp8Strip& strip, std::uint64_t row,
   return {strip.first + row * strip.step_bytes + begin, std::min(strip.block_k, strip.k - begin)};
 }
 
-std::uint8_t largest_of(const Fp8Strip& strip, std::uint64_t column) noexcept {
-  std::uint8_t largest = 0;
-  for (std::uint64_t row = 0; row < strip.rows; ++row) {
-    largest = std::max(largest, largest_code(part(strip, row, column)));
+/// Largest magnitudes of codes seen so far. Lanes of a constant number, so that compilers make
+/// vectors of them; joined once, after all rows.
+class LargestCodes {
+ public:
+  void add(std::span<const std::byte> codes) noexcept {
+    std::size_t i = 0;
+    for (; i + kLanes <= codes.size(); i += kLanes) {
+      std::array<std::uint8_t, kLanes> next;
+      std::memcpy(next.data(), codes.data() + i, kLanes);
+      for (std::size_t lane = 0; lane < kLanes; ++lane) {
+        const auto magnitude = static_cast<std::uint8_t>(next[lane] & 0x7FU);
+        lanes_[lane] = magnitude > lanes_[lane] ? magnitude : lanes_[lane];
+      }
+    }
+    for (; i < codes.size(); ++i) {
+      lanes_[0] = std::max(lanes_[0], std::to_integer<std::uint8_t>(codes[i] & std::byte{0x7F}));
+    }
   }
-  return largest;
+  std::uint8_t largest() const noexcept { return *std::ranges::max_element(lanes_); }
+
+ private:
+  static constexpr std::size_t kLanes = 32;
+  std::array<std::uint8_t, kLanes> lanes_{};
+};
+
+std::uint8_t largest_of(const Fp8Strip& strip, std::uint64_t column) noexcept {
+  LargestCodes codes;
+  for (std::uint64_t row = 0; row < strip.rows; ++row) codes.add(part(strip, row, column));
+  return codes.largest();
 }
 
 /// A product with one factor rises with the other, rounded or not: no other code is larger.
@@ -40,23 +63,9 @@ float block_amax(std::uint8_t largest, float scale) noexcept {
 }  // namespace
 
 std::uint8_t largest_code(std::span<const std::byte> codes) noexcept {
-  // Lanes of a constant number, so that compilers make vectors of them.
-  constexpr std::size_t kLanes = 32;
-  std::array<std::uint8_t, kLanes> lanes{};
-  std::size_t i = 0;
-  for (; i + kLanes <= codes.size(); i += kLanes) {
-    std::array<std::uint8_t, kLanes> next;
-    std::memcpy(next.data(), codes.data() + i, kLanes);
-    for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      const auto magnitude = static_cast<std::uint8_t>(next[lane] & 0x7FU);
-      lanes[lane] = magnitude > lanes[lane] ? magnitude : lanes[lane];
-    }
-  }
-  std::uint8_t largest = *std::ranges::max_element(lanes);
-  for (; i < codes.size(); ++i) {
-    largest = std::max(largest, std::to_integer<std::uint8_t>(codes[i] & std::byte{0x7F}));
-  }
-  return largest;
+  LargestCodes all;
+  all.add(codes);
+  return all.largest();
 }
 
 Ue8m0Block requantise_ue8m0(std::uint8_t largest, float scale) noexcept {
@@ -75,14 +84,14 @@ float ue8m0_scale(const Fp8Strip& strip, std::uint64_t column) noexcept {
 }
 
 void requantise_strip(const Fp8Strip& strip, std::span<std::byte> codes, std::uint64_t step_bytes,
-                      std::span<float> scales) noexcept {
+                      std::span<float> scales, MapCodesFn map) noexcept {
   for (std::uint64_t column = 0; column < strip.columns(); ++column) {
     const float scale = number_at(strip.scale_format, strip.scales, column);
     const Ue8m0Block block = requantise_ue8m0(largest_of(strip, column), scale);
     for (std::uint64_t row = 0; row < strip.rows; ++row) {
       const std::span<const std::byte> from = part(strip, row, column);
-      map_codes(block.map, from,
-                codes.subspan(row * step_bytes + column * strip.block_k, from.size()));
+      const auto to = codes.subspan(row * step_bytes + column * strip.block_k, from.size());
+      map(block.map, from.data(), from.size(), to.data());
     }
     if (!scales.empty()) scales[column] = block.scale;
   }

@@ -51,11 +51,11 @@ struct Fp8Strip {
 /// The power of two that block `column` of a strip is brought to.
 float ue8m0_scale(const Fp8Strip& strip, std::uint64_t column) noexcept;
 
-/// All blocks of a strip. `codes` may be the strip's own bytes.
+/// All blocks of a strip, looked up by `map`. `codes` may be the strip's own bytes.
 ///
 /// Shapes: codes rows of k at distances of step_bytes; scales [columns], or empty if nobody asks.
 void requantise_strip(const Fp8Strip& strip, std::span<std::byte> codes, std::uint64_t step_bytes,
-                      std::span<float> scales) noexcept;
+                      std::span<float> scales, MapCodesFn map = map_codes) noexcept;
 
 /// The exponent byte of a scale that is a power of two: its E8M0 code, for kernels that take those.
 LODE_ALWAYS_INLINE std::uint8_t exponent_byte(float scale) noexcept {

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "lode/base/result.h"
+#include "lode/formats/fp8_requantise.h"
 #include "lode/formats/online_pieces.h"
 #include "lode/kernels/marlin_tile.h"
 #include "lode/kernels/mixed_rows.h"
@@ -111,6 +112,9 @@ struct KernelTable {
   void (*mix_rows)(const MixedRows& rows) noexcept = nullptr;
   /// Rows of block scales to columns, through tables.
   void (*scales_to_columns)(const ScaleColumns& scales) noexcept = nullptr;
+
+  /// Bytes looked up in a table of 256.
+  formats::MapCodesFn map_codes = nullptr;
 
   /// n numbers of F32, F16, BF16, E4M3 or E5M2, `step_bytes` apart, as floats. The bits of a NaN
   /// are some NaN's.

@@ -1,4 +1,4 @@
-// widen and quantise_i8: the laws against the standards, every ISA against the laws.
+// map_codes, widen and quantise_i8: the laws against the standards, every ISA against the laws.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -88,6 +88,24 @@ TEST_P(NumbersOfIsa, WidensAnyCountFromAnyByteAndReadsNoMore) {
         scalar().widen(format, source.data(), step, n, want.data());
         ASSERT_EQ(first_difference(want, got), -1) << "n " << n << " step " << step;
       }
+    }
+  }
+}
+
+TEST_P(NumbersOfIsa, LooksAnyCountOfBytesUpApartAndInPlaceAndTouchesNoMore) {
+  formats::CodeMap map;
+  for (std::size_t code = 0; code < 256; ++code) {
+    map.of[code] = static_cast<std::uint8_t>(code * 167 + 13);  // each once
+  }
+  for (std::size_t n = 0; n < 400; ++n) {
+    GuardedBytes codes(n), out(n);
+    for (std::size_t i = 0; i < n; ++i) codes.data()[i] = static_cast<std::byte>(i * 59 + n);
+    isa().map_codes(map, codes.data(), n, out.data());
+    isa().map_codes(map, codes.data(), n, codes.data());
+    for (std::size_t i = 0; i < n; ++i) {
+      const auto want = static_cast<std::byte>((i * 59 + n) % 256 * 167 + 13);
+      ASSERT_EQ(out.data()[i], want) << "n " << n << " i " << i;
+      ASSERT_EQ(codes.data()[i], want) << "n " << n << " i " << i;
     }
   }
 }

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstring>
 
+#include "lode/kernels/kernel_table.h"
+
 namespace lode::layout {
 namespace {
 
@@ -17,7 +19,7 @@ using Strip = std::array<std::byte, kStripColumns>;
 /// every tile.
 struct StripRows {
   std::array<std::span<const std::byte>, kStripRows> rows;
-  std::array<const std::uint8_t*, kStripRows> maps{};
+  std::array<const formats::CodeMap*, kStripRows> maps{};
   std::array<bool, kStripRows> there{};
   std::uint64_t count = 0;
 };
@@ -48,10 +50,8 @@ Strip made_strip(const StripRows& strip, std::uint64_t i, std::uint64_t begin,
   const std::uint64_t size = std::min(kStripColumns, left);
   if (size == 0) return made;
   std::memcpy(made.data(), row.data() + begin, size);
-  if (const std::uint8_t* const map = strip.maps[i]; map != nullptr) {
-    for (std::uint64_t at = 0; at < size; ++at) {
-      made[at] = static_cast<std::byte>(map[std::to_integer<std::size_t>(made[at])]);
-    }
+  if (const formats::CodeMap* const map = strip.maps[i]; map != nullptr) {
+    kernels::active_or_plainest().map_codes(*map, made.data(), size, made.data());
   }
   return made;
 }

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstddef>
 #include <span>
 
 #include "lode/base/bytes.h"
+#include "lode/formats/dequantise.h"
 
 namespace lode::layout {
 namespace {
@@ -67,6 +69,16 @@ CodeCounts count_codes(const MatrixRows& rows, parallel::ThreadPool* pool) {
     for (std::size_t code = 0; code < 256; ++code) counts.of[half][code] = sums.of[half][code];
   }
   return counts;
+}
+
+float largest_number(const CodeCounts& counts, formats::Format format) noexcept {
+  float largest = 0.0F;
+  for (std::size_t code = 0; code < 256; ++code) {
+    if (counts.of[0][code] + counts.of[1][code] == 0) continue;
+    const std::byte byte{static_cast<std::uint8_t>(code)};
+    largest = std::fmax(largest, formats::number_at(format, {&byte, 1}, 0));
+  }
+  return largest;
 }
 
 }  // namespace lode::layout

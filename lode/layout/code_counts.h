@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 
+#include "lode/formats/format.h"
 #include "lode/layout/matrix_rows.h"
 #include "lode/parallel/thread_pool.h"
 
@@ -23,5 +24,9 @@ struct CodeCounts {
 /// Shapes: rows halves [half_rows, row_bytes].
 /// Memory: 8 KiB of stack a thread.
 CodeCounts count_codes(const MatrixRows& rows, parallel::ThreadPool* pool = nullptr);
+
+/// The largest number that occurs in a format of one byte a number; 0 where none is above it. NaN
+/// is not above any.
+float largest_number(const CodeCounts& counts, formats::Format format) noexcept;
 
 }  // namespace lode::layout

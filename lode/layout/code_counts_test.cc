@@ -30,6 +30,16 @@ TEST(CodeCounts, CountNothingInAHalfThatIsNotThere) {
   EXPECT_EQ(count_codes({}), CodeCounts{});
 }
 
+// E4M3: 0x38 is 1, 0x7E 448, 0x7F NaN, 0xB8 -1.
+TEST(CodeCounts, KnowTheLargestNumberOfBothHalvesAndNoNan) {
+  const auto largest = [](const std::vector<std::byte>& bytes) {
+    return largest_number(count_codes(rows_of(bytes, 2, 1)), formats::Format::kE4m3);
+  };
+  EXPECT_EQ(largest({std::byte{0x38}, std::byte{0x7F}}), 1.0F);
+  EXPECT_EQ(largest({std::byte{0x38}, std::byte{0x7E}}), 448.0F);
+  EXPECT_EQ(largest({std::byte{0xB8}, std::byte{0x7F}}), 0.0F);
+}
+
 TEST(CodeCounts, AreTheSameForAnyNumberOfThreads) {
   std::vector<std::byte> bytes(3 * 1024 * 1024);
   std::mt19937 random(7);

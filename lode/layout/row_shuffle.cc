@@ -4,6 +4,8 @@
 #include <cstring>
 #include <string>
 
+#include "lode/kernels/kernel_table.h"
+
 namespace lode::layout {
 namespace {
 
@@ -85,10 +87,8 @@ void ordered_row_into(const OrderedRows& from, std::uint64_t position,
   const HalfRow at = from.order.at(position);
   const std::span<const std::byte> row = from.rows.row(at);
   const std::uint64_t size = std::min<std::uint64_t>(row.size(), out.size());
-  if (const std::uint8_t* map = from.byte_maps[at.half]; map != nullptr) {
-    for (std::uint64_t i = 0; i < size; ++i) {
-      out[i] = static_cast<std::byte>(map[static_cast<std::uint8_t>(row[i])]);
-    }
+  if (const formats::CodeMap* map = from.byte_maps[at.half]; map != nullptr) {
+    kernels::active_or_plainest().map_codes(*map, row.data(), size, out.data());
   } else if (size != 0) {
     std::memcpy(out.data(), row.data(), size);
   }

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "lode/formats/fp8_requantise.h"
 #include "lode/layout/half_swap.h"
 #include "lode/layout/matrix_rows.h"
 
@@ -26,8 +27,8 @@ struct OrderedRows {
   RowOrder order;
   std::uint64_t row_bytes = 0;  // padded
   std::byte padding{};
-  // What to make of each byte of a half; as it is where null. 256 entries.
-  std::array<const std::uint8_t*, 2> byte_maps{};
+  // What to make of each byte of a half; as it is where null.
+  std::array<const formats::CodeMap*, 2> byte_maps{};
 
   std::uint64_t bytes() const noexcept { return order.rows() * row_bytes; }
 };

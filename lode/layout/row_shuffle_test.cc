@@ -127,11 +127,13 @@ TEST(RowShuffle, PadsEachHalfAndEachRow) {
 }
 
 TEST(RowShuffle, MapsTheBytesOfEachHalfByItsOwnTable) {
-  std::array<std::uint8_t, 256> plus_one{};
-  for (unsigned code = 0; code < 256; ++code) plus_one[code] = static_cast<std::uint8_t>(code + 1);
+  formats::CodeMap plus_one;
+  for (unsigned code = 0; code < 256; ++code) {
+    plus_one.of[code] = static_cast<std::uint8_t>(code + 1);
+  }
   const Bytes raw{std::byte{1}, std::byte{255}};
   OrderedRows from{rows_of(raw, 2, 1), {2, 1, GateUpOrder::kGateThenUp, RowShuffle::kNone}, 1};
-  from.byte_maps = {nullptr, plus_one.data()};
+  from.byte_maps = {nullptr, &plus_one};
   Bytes out(2);
   ordered_rows_into(from, 0, out);
   EXPECT_EQ(out, (Bytes{std::byte{1}, std::byte{0}}));

@@ -160,7 +160,7 @@ void make_part(const Part& part, const PartRequest& request, std::uint64_t first
   find_maps(part, request, maps);
   OrderedRows from{request.source.*part.rows, part.order, part.row_bytes, part.padding, {}};
   for (const std::size_t half : {0U, 1U}) {
-    if (maps.used[half]) from.byte_maps[half] = maps.maps[half].of.data();
+    if (maps.used[half]) from.byte_maps[half] = &maps.maps[half];
   }
   if (turns_numbers(part)) {
     numbers_into(part, from, first_unit, out);

@@ -7,6 +7,7 @@
 #include "lode/formats/dequantise.h"
 #include "lode/formats/e8m0.h"
 #include "lode/formats/ue8m0_requantise.h"
+#include "lode/kernels/kernel_table.h"
 #include "lode/layout/row_shuffle.h"
 #include "lode/targets/deepgemm.h"
 
@@ -130,10 +131,11 @@ formats::Fp8Strip DeepgemmFp8::strip_of(const Part& part, std::uint64_t strip_id
 
 void DeepgemmFp8::make_weights(const Part& part, std::uint64_t first_strip,
                                std::span<std::byte> out) const noexcept {
+  const kernels::KernelTable& isa = kernels::active_or_plainest();
   const std::uint64_t strip_bytes = kBlock * part.codes.row_bytes;
   for (std::uint64_t i = 0; i < out.size() / strip_bytes; ++i) {
     requantise_strip(strip_of(part, first_strip + i), out.subspan(i * strip_bytes, strip_bytes),
-                     part.codes.row_bytes, {});
+                     part.codes.row_bytes, {}, isa.map_codes);
   }
 }
 

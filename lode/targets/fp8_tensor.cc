@@ -8,7 +8,7 @@ namespace lode::targets {
 void OneScale::apply(std::uint32_t half, std::span<const std::byte> codes,
                      std::span<std::byte> out) const noexcept {
   if (changes) {
-    formats::map_codes(maps[half], codes, out);
+    formats::map_codes(maps[half], codes.data(), codes.size(), out.data());
   } else if (codes.data() != out.data()) {
     std::ranges::copy(codes, out.begin());
   }

@@ -21,7 +21,9 @@ Result<NamedTensor> mapped(Way way, const NamedTensor& tensor, std::string_view 
                            const CodeMap& map) {
   LODE_TRY(NamedTensor out, make_tensor(name, dtype, tensor.shape));
   make_units(way, tensor.bytes, matrices_of(tensor).columns, out.bytes,
-             [&](auto from, auto to, std::uint64_t) { formats::map_codes(map, from, to); });
+             [&](auto from, auto to, std::uint64_t) {
+               formats::map_codes(map, from.data(), from.size(), to.data());
+             });
   return out;
 }
 

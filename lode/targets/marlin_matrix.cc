@@ -142,12 +142,22 @@ void MarlinMatrix::make_scale_words(const layout::MatrixRows& scales,
                                     const std::array<float, 2>& matrix_scales,
                                     std::uint64_t first_group,
                                     std::span<std::byte> out) const noexcept {
+  // Rows of one block lie together: its word is made once.
+  struct BlockWord {
+    std::uint64_t block = ~std::uint64_t{0};
+    std::uint16_t word = 0;
+  };
   for (std::uint64_t i = 0; i < out.size() / scale_unit_bytes(); ++i) {
+    std::array<BlockWord, 2> last;
     const auto number = [&](const layout::HalfRow& row) -> std::uint16_t {
       if (row.row >= extents_.half_rows) return 0;
+      BlockWord& made = last[row.half];
+      const std::uint64_t block = scale_of_matrix() ? 0 : row.row / encoding_.block_rows;
+      if (made.block == block) return made.word;
       const float scale =
           scale_of_matrix() ? matrix_scales[row.half] : scale_at(scales, row, first_group + i);
-      return layout::fp8_marlin_scale(scale, kernel_.activations);
+      made = {block, layout::fp8_marlin_scale(scale, kernel_.activations)};
+      return made.word;
     };
     layout::marlin_row_of_words(scale_columns_, rows_, number,
                                 out.subspan(i * scale_unit_bytes(), scale_unit_bytes()));

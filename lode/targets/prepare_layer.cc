@@ -8,7 +8,7 @@
 #include "lode/base/bytes.h"
 #include "lode/base/fmt.h"
 #include "lode/formats/dequantise.h"
-#include "lode/formats/e4m3.h"
+#include "lode/layout/code_counts.h"
 #include "lode/parallel/thread_pool.h"
 #include "lode/targets/function_values.h"
 #include "lode/targets/refiner.h"
@@ -65,13 +65,9 @@ layout::MatrixRows rows_of_part(const ExpertsShape& shape, LayerPart part,
 }
 
 float largest_scale(formats::Format format, std::span<const std::byte> bytes) {
-  float largest = 0.0F;
-  if (format != formats::Format::kE4m3) return largest;
-  for (const std::byte code : bytes) {
-    const float scale = formats::decode_e4m3(std::to_integer<std::uint8_t>(code));
-    if (scale > largest) largest = scale;  // NaN is never larger
-  }
-  return largest;
+  if (format != formats::Format::kE4m3) return 0.0F;
+  return layout::largest_number(layout::count_codes(layout::rows_of(bytes, 1, bytes.size())),
+                                format);
 }
 
 class LayerMaker {

@@ -38,6 +38,7 @@ void install(KernelTable& table) noexcept {
   table.rows_to_marlin = rows_to_marlin;
   table.mix_rows = mix_rows;
   table.scales_to_columns = scales_to_columns;
+  table.map_codes = formats::map_codes;
   table.widen = widen;
   table.quantise_i8 = quantise_i8;
   table.encode_piece = formats::pieces::encode;
