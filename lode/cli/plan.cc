@@ -29,12 +29,10 @@ struct PlanOptions {
 
   // What is asked for that only the plan of a run has.
   const char* only_for_runs(const ModelOptions& options) const {
-    if (options.memory) return "--memory";  // a preparation looks itself, before it writes
     if (!options.context.empty()) return "--ctx";
     if (strict) return "--strict";
     if (!svg.empty()) return "--svg";
-    if (!after.empty()) return "--after";
-    return machine.empty() ? nullptr : "--machine";
+    return after.empty() ? nullptr : "--after";
   }
 };
 
@@ -144,7 +142,8 @@ Status plan_preparation(const ModelOptions& options, const PlanOptions& how) {
                  .found = "--target " + how.target.target};
   }
   LODE_TRY(const engine::Settings settings, settings_of(options));
-  return plan_target(options.folder, settings, how.target, how.json);
+  LODE_TRY(const memory::MachineMemory machine, machine_to_plan_for(how.machine));
+  return plan_target(options.folder, {settings, machine, how.target, how.json});
 }
 
 Status plan(const ModelOptions& options, const PlanOptions& how) {

@@ -8,6 +8,7 @@
 #include "lode/base/bytes.h"
 #include "lode/base/fmt.h"
 #include "lode/cli/table.h"
+#include "lode/engine/prepare_run.h"
 #include "lode/engine/source.h"
 #include "lode/engine/target_plan.h"
 #include "lode/json/json.h"
@@ -22,9 +23,13 @@ using engine::TargetStage;
 struct View {
   const engine::Source& source;
   const TargetOptions& options;
-  std::size_t num_experts;  // of a layer that are prepared
+  const engine::NewPreparation& made;
   const TargetPlan& plan;
-  loader::DenseFormat dense;
+
+  std::size_t num_experts() const { return made.run.engine->banks.front().experts.size(); }
+  std::string_view dense() const { return loader::name(made.run.load->policy.dense); }
+  // Program, index and tables: what a preparation holds throughout.
+  std::uint64_t kept_bytes() const { return made.run.peak_bytes() - plan.transient_bytes; }
 };
 
 json::Value as_json(const TargetStage& stage) {
@@ -49,14 +54,18 @@ json::Value as_json(const View& view) {
   for (const TargetStage& stage : plan.stages) stages.push_back(as_json(stage));
   return json::object({{"family", view.source.spec.family},
                        {"target", view.options.target},
-                       {"experts", static_cast<std::uint64_t>(view.num_experts)},
+                       {"experts", static_cast<std::uint64_t>(view.num_experts())},
                        {"source_bytes", engine::source_bytes(view.source)},
                        {"expert_bytes", plan.expert_bytes},
                        {"expert_padding_bytes", plan.expert_padding_bytes},
                        {"alignment_bytes", plan.alignment_bytes},
                        {"dense_bytes", plan.dense_bytes},
-                       {"dense", loader::name(view.dense)},
+                       {"dense", view.dense()},
+                       {"total_bytes", view.made.output_bytes},
                        {"transient_bytes", plan.transient_bytes},
+                       {"kept_bytes", view.kept_bytes()},
+                       {"peak_bytes", view.made.run.peak_bytes()},
+                       {"limit_bytes", view.made.run.budget.limit_bytes},
                        {"stages", json::Value(std::move(stages))}});
 }
 
@@ -122,6 +131,24 @@ std::string way_table(const std::vector<Run>& runs) {
   return table.text();
 }
 
+// What `lode prepare --memory` needs, and why not less.
+std::string memory_text(const View& view) {
+  const engine::PrepareRun& run = view.made.run;
+  std::string text =
+      fmt::format("memory    {} is what `lode prepare` needs, in all\n", exact(run.peak_bytes()));
+  text +=
+      fmt::format("transient {} of them, at most in a stage\n", exact(view.plan.transient_bytes));
+  text +=
+      fmt::format("throughout {} of them: program, index and tables\n", exact(view.kept_bytes()));
+  text +=
+      "          both are units of fixed sizes: with less --memory nothing begins, with more "
+      "nothing changes\n";
+  text +=
+      fmt::format("budget    {} from {}: {}\n", exact(run.budget.limit_bytes), run.budget.source,
+                  run.peak_bytes() <= run.budget.limit_bytes ? "fits" : "does not fit");
+  return text;
+}
+
 std::string text_of(const View& view) {
   const TargetPlan& plan = view.plan;
   const std::vector<Run> runs = runs_of(plan);
@@ -130,14 +157,14 @@ std::string text_of(const View& view) {
                   view.source.spec.num_layers, view.source.spec.router.num_experts,
                   human_bytes(engine::source_bytes(view.source)));
   text += fmt::format("target    {}, {} experts of each layer\n", view.options.target,
-                      view.num_experts);
+                      view.num_experts());
   text += fmt::format("experts   {}, as the engine holds them\n", exact(plan.expert_bytes));
   text += fmt::format("padding   {} of them\n", exact(plan.expert_padding_bytes));
   text += fmt::format("file      {} more, between tensors that begin on whole pages\n",
                       exact(plan.alignment_bytes));
-  text += fmt::format("dense     {}, {}\n", exact(plan.dense_bytes), loader::name(view.dense));
-  text += fmt::format("transient {}, at most in a stage; program and index beside it\n\n",
-                      exact(plan.transient_bytes));
+  text += fmt::format("dense     {}, {}\n", exact(plan.dense_bytes), view.dense());
+  text += fmt::format("total     {} on the disk, and whole pages\n", exact(view.made.output_bytes));
+  text += memory_text(view) + "\n";
   text += stage_table(runs) + "\n" + way_table(runs);
   return text +
          "W13, W2: weights of gate and up, and of down, of all experts of the layer; S: scales.\n"
@@ -147,19 +174,17 @@ std::string text_of(const View& view) {
 
 }  // namespace
 
-Status plan_target(const std::string& folder, const engine::Settings& settings,
-                   const TargetOptions& options, bool as_json_text) {
+Status plan_target(const std::string& folder, const TargetPlanRequest& request) {
   LODE_TRY(const engine::Source source, engine::open_source(folder));
   LODE_TRY_STATUS(engine::check_not_prepared(source));
-  LODE_TRY(const loader::EngineChoice choice, choice_of(options, source.spec.router.num_experts));
-  LODE_TRY(const loader::LoadPlan load,
-           loader::plan_load(source.binding, source.spec, source.index, settings.load));
-  LODE_TRY(const loader::EnginePlan made,
-           loader::plan_engine(source.binding, choice, settings.load.workers));
-  const TargetPlan plan = engine::target_plan(made, choice, load);
-  const View view{source, options, made.banks.front().experts.size(), plan, settings.load.dense};
-  fmt::print("{}", as_json_text ? json::dump(as_json(view), 2) + "\n" : text_of(view));
-  return {};
+  LODE_TRY(const loader::EngineChoice choice,
+           choice_of(request.options, source.spec.router.num_experts));
+  LODE_TRY(const engine::NewPreparation made,
+           engine::plan_new_prepare(source, request.settings, request.machine, choice));
+  const TargetPlan plan = engine::target_plan(*made.run.engine, choice, *made.run.load);
+  const View view{source, request.options, made, plan};
+  fmt::print("{}", request.as_json ? json::dump(as_json(view), 2) + "\n" : text_of(view));
+  return engine::check_fits(made.run);
 }
 
 }  // namespace lode::cli

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -112,6 +113,14 @@ Result<std::uint64_t> cached_bytes(const engine::Source& source) {
   return bytes;
 }
 
+// Whether the target read one scale for both halves of some expert, and so rounded one of them.
+bool rounded_a_half(const prepared::Report& report) {
+  return std::ranges::any_of(report.losses, [](const loader::LayerLosses& layer) {
+    return layer.counts.of(targets::Loss::kRoundedScales) > 0 ||
+           layer.counts.of(targets::Loss::kRoundedNumbers) > 0;
+  });
+}
+
 void say_done(const PrepareOptions& options, const prepared::Report& report) {
   write_standard_error(fmt::format(
       "prepared {}: {} ({} bytes), {} of them written now{}\n", options.out,
@@ -133,9 +142,13 @@ void say_done(const PrepareOptions& options, const prepared::Report& report) {
   }
   if (report.unequal_pairs == 0) return;
   write_standard_error(fmt::format(
-      "note: gate and up of {} have different scales of the matrix; where this target's kernels "
-      "read one for both, the smaller half's numbers were rounded to the larger scale\n",
-      count_of(report.unequal_pairs, "expert")));
+      "note: gate and up of {} have different scales of the matrix; {}\n",
+      count_of(report.unequal_pairs, "expert"),
+      rounded_a_half(report)
+          ? fmt::format("the kernels of {} read one for both, so the half with the smaller one was "
+                        "rounded to the larger",
+                        options.target.target)
+          : fmt::format("target {} rounded neither half for that", options.target.target)));
 }
 
 Status prepare(const PrepareOptions& options) {

@@ -22,6 +22,44 @@ void plan_stages(PrepareRun& run) {
   run.stages.insert(run.stages.begin(), std::move(scan));
 }
 
+// All but the folder.
+Result<PrepareRun> begin_run(const Source& source, const Settings& settings,
+                             const memory::MachineMemory& machine,
+                             const loader::EngineChoice& choice) {
+  LODE_TRY_STATUS(check_not_prepared(source));
+  PrepareRun run;
+  run.budget = memory::decide_budget(machine, settings.memory_bytes);
+  run.metadata_bytes = source.index.held_bytes() + source.binding.held_bytes() + kProgramBytes;
+  LODE_TRY(loader::LoadPlan load,
+           loader::plan_load(source.binding, source.spec, source.index, settings.load));
+  run.load = std::make_unique<loader::LoadPlan>(std::move(load));
+  if (!choice.is_cpu()) {
+    LODE_TRY(loader::EnginePlan engine,
+             loader::plan_engine(source.binding, choice, settings.load.workers));
+    run.engine = std::make_unique<loader::EnginePlan>(std::move(engine));
+  }
+  return run;
+}
+
+prepared::Input input_of(const Source& source, const PrepareRun& run,
+                         const loader::EngineChoice& choice) {
+  return {.folder = source.folder,
+          .index = source.index,
+          .binding = source.binding,
+          .plan = *run.load,
+          .family = source.spec.family,
+          .engine = run.engine.get(),
+          .choice = choice};
+}
+
+}  // namespace
+
+std::uint64_t PrepareRun::peak_bytes() const {
+  std::uint64_t peak = 0;
+  for (const StageUse& stage : stages) peak = std::max(peak, stage.peak_total_bytes);
+  return peak;
+}
+
 Status check_fits(const PrepareRun& run) {
   const std::uint64_t peak = run.peak_bytes();
   if (peak <= run.budget.limit_bytes) return {};
@@ -34,36 +72,11 @@ Status check_fits(const PrepareRun& run) {
       .hint = fmt::format("--memory {} fits", peak)};
 }
 
-}  // namespace
-
-std::uint64_t PrepareRun::peak_bytes() const {
-  std::uint64_t peak = 0;
-  for (const StageUse& stage : stages) peak = std::max(peak, stage.peak_total_bytes);
-  return peak;
-}
-
 Result<PrepareRun> plan_prepare(const Source& source, const Settings& settings,
                                 const memory::MachineMemory& machine,
                                 const PrepareRequest& request) {
-  LODE_TRY_STATUS(check_not_prepared(source));
-  PrepareRun run;
-  run.budget = memory::decide_budget(machine, settings.memory_bytes);
-  run.metadata_bytes = source.index.held_bytes() + source.binding.held_bytes() + kProgramBytes;
-  LODE_TRY(loader::LoadPlan load,
-           loader::plan_load(source.binding, source.spec, source.index, settings.load));
-  run.load = std::make_unique<loader::LoadPlan>(std::move(load));
-  if (!request.choice.is_cpu()) {
-    LODE_TRY(loader::EnginePlan engine,
-             loader::plan_engine(source.binding, request.choice, settings.load.workers));
-    run.engine = std::make_unique<loader::EnginePlan>(std::move(engine));
-  }
-  const prepared::Input input{.folder = source.folder,
-                              .index = source.index,
-                              .binding = source.binding,
-                              .plan = *run.load,
-                              .family = source.spec.family,
-                              .engine = run.engine.get(),
-                              .choice = request.choice};
+  LODE_TRY(PrepareRun run, begin_run(source, settings, machine, request.choice));
+  const prepared::Input input = input_of(source, run, request.choice);
   if (request.as_safetensors) {
     LODE_TRY(run.preparation, prepared::open_export(input, request.out, request.options));
   } else {
@@ -74,9 +87,30 @@ Result<PrepareRun> plan_prepare(const Source& source, const Settings& settings,
   return run;
 }
 
+Result<NewPreparation> plan_new_prepare(const Source& source, const Settings& settings,
+                                        const memory::MachineMemory& machine,
+                                        const loader::EngineChoice& choice) {
+  LODE_TRY(PrepareRun run, begin_run(source, settings, machine, choice));
+  memory::TagBytes held{};
+  of(held, Tag::kMetadata) = run.metadata_bytes;
+  LODE_TRY(prepared::NewFolder folder,
+           prepared::plan_new_folder(input_of(source, run, choice), held));
+  run.stages = std::move(folder.stages);
+  return NewPreparation{std::move(run), folder.output_bytes};
+}
+
 Result<std::vector<std::uint32_t>> experts_of_rank(std::uint32_t num_experts, std::uint32_t ranks,
                                                    std::uint32_t rank) {
-  if (ranks == 0 || rank >= ranks || ranks > num_experts) {
+  if (ranks > num_experts) {
+    return Error{
+        .code = Code::kUsage,
+        .thing = "--ranks",
+        .wanted = fmt::format("at most {}: a layer has so many experts, and each rank holds "
+                              "at least one",
+                              num_experts),
+        .found = fmt::format("{}", ranks)};
+  }
+  if (ranks == 0 || rank >= ranks) {
     return Error{.code = Code::kUsage,
                  .thing = "--ranks and --rank",
                  .wanted = fmt::format("1 to {} ranks, and one of them from 0 on", num_experts),

@@ -43,6 +43,22 @@ Result<PrepareRun> plan_prepare(const Source& source, const Settings& settings,
                                 const memory::MachineMemory& machine,
                                 const PrepareRequest& request);
 
+/// What `plan_prepare` would find of a folder that is not there yet.
+struct NewPreparation {
+  PrepareRun run;  // without a `preparation`: it cannot be carried out
+  std::uint64_t output_bytes = 0;
+};
+
+/// Looks at no OUT and at no budget: check_fits does that.
+///
+/// Errors: those of plan_load, plan_engine and prepared::plan_new_folder.
+Result<NewPreparation> plan_new_prepare(const Source& source, const Settings& settings,
+                                        const memory::MachineMemory& machine,
+                                        const loader::EngineChoice& choice);
+
+/// Errors: kOverBudget naming need, have and the `--memory` that fits.
+Status check_fits(const PrepareRun& run);
+
 /// The experts of rank `rank` of `ranks`, in equal consecutive parts, the first ones one larger
 /// where they do not come out even. Empty, for all, of one rank.
 /// Errors: kUsage naming the flags where there is no such rank, or more ranks than experts.

@@ -5,6 +5,7 @@
 
 #include "lode/base/fmt.h"
 #include "lode/loader/expert_reader.h"
+#include "lode/targets/online.h"
 
 namespace lode::engine {
 namespace {
@@ -54,18 +55,30 @@ Layers layers_of(const loader::Binding& binding) {
   return layers;
 }
 
+void say_why_not(TargetFit& fit, const Layer& layer, Error error) {
+  for (const std::string_view scheme : targets::online_schemes_to(fit.target, layer.shape)) {
+    fit.online += fmt::format("{}{}", fit.online.empty() ? "" : ", ", scheme);
+  }
+  if (targets::takes(fit.target, layer.shape.encoding)) {
+    fit.brief = fmt::format("layer {}, {}: wants {}", layer.idx, error.thing, error.wanted);
+  } else {
+    fit.brief = "wants " + targets::encodings_to(fit.target);
+  }
+  fit.reason = text_of(layer.idx, std::move(error));
+}
+
 }  // namespace
 
 std::vector<TargetFit> target_fits(const loader::Binding& binding) {
   const Layers layers = layers_of(binding);
   std::vector<TargetFit> fits;
   for (const targets::TargetInfo& info : targets::target_table()) {
-    TargetFit fit{.target = info.target, .reason = {}};
-    if (info.target != targets::Target::kCpu) fit.reason = layers.fault;
+    TargetFit fit{.target = info.target};
+    if (info.target != targets::Target::kCpu) fit.reason = fit.brief = layers.fault;
     for (const Layer& layer : layers.distinct) {
       if (info.target == targets::Target::kCpu || !fit.possible()) continue;
       auto preparer = targets::make_preparer(info.target, layer.shape);
-      if (!preparer) fit.reason = text_of(layer.idx, std::move(preparer).error());
+      if (!preparer) say_why_not(fit, layer, std::move(preparer).error());
     }
     fits.push_back(std::move(fit));
   }

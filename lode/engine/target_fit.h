@@ -12,7 +12,10 @@ namespace lode::engine {
 /// Whether a checkpoint can go to a target.
 struct TargetFit {
   targets::Target target{};
-  std::string reason;  // why not, with the first layer that cannot; empty: it can
+  std::string reason{};  // why not, with the first layer that cannot; empty: it can
+  std::string brief{};   // the same in a few words
+  std::string
+      online{};  // the `--online` schemes that make it possible: "mxfp4, nvfp4"; mostly none
 
   bool possible() const { return reason.empty(); }
 };

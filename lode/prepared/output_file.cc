@@ -188,10 +188,14 @@ Status remove_file(io::SystemCalls& calls, const std::string& path) {
 }
 
 Status make_folder(io::SystemCalls& calls, const std::string& path) {
-  const int answer = again([&] { return calls.make_folder(path); });
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  int answer = again([&] { return calls.make_folder(path); });
+  if (answer == -ENOENT && !parent.empty() && parent != path) {
+    LODE_TRY_STATUS(make_folder(calls, parent.string()));
+    answer = again([&] { return calls.make_folder(path); });
+  }
   if (answer == -EEXIST) return {};
   LODE_TRY_STATUS(answer_of(answer, path, "make the folder"));
-  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
   return sync_folder(calls, parent.empty() ? "." : parent.string());
 }
 

@@ -84,7 +84,8 @@ Status rename_file(io::SystemCalls& calls, const std::string& from, const std::s
 /// Errors: kIo.
 Status remove_file(io::SystemCalls& calls, const std::string& path);
 
-/// Makes a folder and lets its parent know on the disk; one that is there is well, too.
+/// Makes a folder, and those that it is to lie in, and lets each one's parent know on the disk; one
+/// that is there is well, too.
 /// Errors: kIo, kNoSpace.
 Status make_folder(io::SystemCalls& calls, const std::string& path);
 

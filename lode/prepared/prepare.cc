@@ -65,6 +65,7 @@ class Work final : public Preparation {
         options_(options),
         calls_(calls) {}
 
+  Status plan();  // what OUT will be, and from what
   Status look();
 
   bool is_finished() const override { return finished_; }
@@ -114,11 +115,16 @@ class Work final : public Preparation {
   bool finished_ = false;
 };
 
-Status Work::look() {
-  LODE_TRY_STATUS(check_out(input_.folder, out_));
+Status Work::plan() {
   LODE_TRY(index_, index_of(input_));
   manifest_ = begin_manifest(input_, index_);
   LODE_TRY(manifest_.sources, stamp_sources(input_.index));
+  return {};
+}
+
+Status Work::look() {
+  LODE_TRY_STATUS(check_out(input_.folder, out_));
+  LODE_TRY_STATUS(plan());
   fingerprint_ = fingerprint_of(manifest_, index_);
   LODE_TRY(const std::optional<Manifest> there, read_manifest(out_, options_.force));
   if (there && !options_.force) return look_at_finished(*there);
@@ -357,6 +363,12 @@ Result<std::unique_ptr<Preparation>> Preparation::open(const Input& input,
   auto work = std::make_unique<Work>(input, out, options, calls);
   LODE_TRY_STATUS(work->look());
   return std::unique_ptr<Preparation>(std::move(work));
+}
+
+Result<NewFolder> plan_new_folder(const Input& input, const memory::TagBytes& held_before) {
+  Work work(input, {}, {}, io::system_calls());
+  LODE_TRY_STATUS(work.plan());
+  return NewFolder{work.output_bytes(), work.expected_stages(held_before)};
 }
 
 }  // namespace lode::prepared

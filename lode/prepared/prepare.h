@@ -97,4 +97,13 @@ class Preparation {
   virtual Result<Report> run(memory::Ledger& ledger, loader::Progress* progress = nullptr) = 0;
 };
 
+/// What a preparation into a folder that is not there yet makes and holds.
+struct NewFolder {
+  std::uint64_t output_bytes = 0;
+  std::vector<memory::StageUse> stages;  // as `Preparation::expected_stages`
+};
+/// No OUT is looked at, nor whether the disk has room.
+/// Errors: kInvalidSource, kIo from the sources' headers.
+Result<NewFolder> plan_new_folder(const Input& input, const memory::TagBytes& held_before = {});
+
 }  // namespace lode::prepared

@@ -30,6 +30,7 @@ constexpr Options kSmallUnits{.unit_bytes = 1};
 struct Way {
   ExpertStorage from{};
   Target to{};
+  std::string online{};  // what BF16 becomes on the way
 };
 
 // Every transform there is, by the storage and the target that ask for it.
@@ -40,21 +41,28 @@ class EngineTargets : public testing::TestWithParam<Way> {
     // FP8 is cut into blocks of 128 rows; larger numbers make as many bytes of fewer experts.
     if (shape.storage == ExpertStorage::kFp8Block) shape.intermediate = 384;
     if (shape.storage == ExpertStorage::kFp8Block) shape.experts /= 2;
+    if (shape.storage == ExpertStorage::kFp8Tensor) shape.experts /= 2;
     if (shape.storage == ExpertStorage::kBf16) shape.experts /= 4;
     return shape;
+  }
+  static EngineChoice choice() {
+    EngineChoice choice{.target = GetParam().to};
+    choice.options.online = GetParam().online;
+    return choice;
   }
 };
 
 TEST_P(EngineTargets, GoOnToEqualBytesAfterEachWriteThatFails) {
   const FoldersInMemory in_memory;
   PreparedModel model(of_way(kCut));
-  model.choose({.target = GetParam().to});
+  model.choose(choice());
   for (std::uint64_t first = 0;; first += 1) {
     FailingWrites calls(first);
     const auto report = model.prepare(kSmallUnits, calls);
     if (!calls.failed()) break;
     ASSERT_FALSE(report) << first;
     EXPECT_EQ(report.error().code, Code::kIo) << to_string(report.error());
+    EXPECT_FALSE(prepared::open(model.out(), Verification::kNone)) << first << " is served";
     const auto again = model.prepare(kSmallUnits);
     ASSERT_TRUE(again) << first << " " << to_string(again.error());
     model.expect_whole();
@@ -66,10 +74,10 @@ TEST_P(EngineTargets, GoOnToEqualBytesAfterEachWriteThatFails) {
 TEST_P(EngineTargets, MakeTheSameBytesWithAnyNumberOfThreads) {
   const FoldersInMemory in_memory;
   PreparedModel model(of_way(kModel));
-  model.choose({.target = GetParam().to});
+  model.choose(choice());
   ASSERT_TRUE(model.prepare());
   for (const std::uint32_t threads : {1U, 3U, 16U}) {
-    model.choose({.target = GetParam().to}, threads);
+    model.choose(choice(), threads);
     model.expect_whole();
   }
 }
@@ -77,7 +85,7 @@ TEST_P(EngineTargets, MakeTheSameBytesWithAnyNumberOfThreads) {
 TEST_P(EngineTargets, HoldNothingWhereAReservationIsRefused) {
   const FoldersInMemory in_memory;
   PreparedModel model(of_way(kModel));
-  model.choose({.target = GetParam().to});
+  model.choose(choice());
   for (std::uint64_t refused = 0;; ++refused) {
     memory::FailingLedger ledger(kRoomy, refused);
     const auto preparation = model.open();
@@ -87,6 +95,7 @@ TEST_P(EngineTargets, HoldNothingWhereAReservationIsRefused) {
     if (!ledger.refused()) break;
     ASSERT_FALSE(report);
     EXPECT_EQ(report.error().code, Code::kOverBudget);
+    EXPECT_FALSE(prepared::open(model.out(), Verification::kNone)) << refused << " is served";
   }
   model.expect_whole();
 }
@@ -94,16 +103,21 @@ TEST_P(EngineTargets, HoldNothingWhereAReservationIsRefused) {
 TEST_P(EngineTargets, RecordInTheLedgerWhatTheyPlanned) {
   const FoldersInMemory in_memory;
   PreparedModel model(of_way(kModel));
-  model.choose({.target = GetParam().to});
+  model.choose(choice());
   memory::Ledger ledger(kRoomy);
   const auto preparation = model.open();
   ASSERT_TRUE(preparation);
   const auto planned = (*preparation)->expected_stages();
+  // Known without a folder, too.
+  const auto unseen = plan_new_folder(model.input());
+  ASSERT_TRUE(unseen) << to_string(unseen.error());
+  EXPECT_EQ(unseen->stages, planned);
+  EXPECT_EQ(unseen->output_bytes, (*preparation)->output_bytes());
   ASSERT_TRUE((*preparation)->run(ledger));
   EXPECT_EQ(ledger.stages(), planned);
 }
 
-constexpr Way kWays[] = {
+const Way kWays[] = {
     {ExpertStorage::kNvfp4, Target::kMarlin},
     {ExpertStorage::kNvfp4, Target::kFlashinferCutlass},
     {ExpertStorage::kNvfp4, Target::kFlashinferTrtllm},
@@ -115,14 +129,24 @@ constexpr Way kWays[] = {
     {ExpertStorage::kFp8Block, Target::kMarlin},
     {ExpertStorage::kFp8Block, Target::kFlashinferTrtllm},
     {ExpertStorage::kFp8Block, Target::kDeepgemm},
+    {ExpertStorage::kFp8Tensor, Target::kMarlin},
+    {ExpertStorage::kFp8Tensor, Target::kVllmCutlass},
     {ExpertStorage::kBf16, Target::kFlashinferTrtllm},
+    {ExpertStorage::kBf16, Target::kVllmCutlass, "fp8-tensor"},
+    {ExpertStorage::kBf16, Target::kMarlin, "fp8-channel"},
+    {ExpertStorage::kBf16, Target::kDeepgemm, "fp8-block"},
+    {ExpertStorage::kBf16, Target::kFlashinferTrtllm, "mxfp8"},
+    {ExpertStorage::kBf16, Target::kFlashinferB12x, "mxfp4"},
+    {ExpertStorage::kBf16, Target::kFlashinferCutlass, "nvfp4"},
 };
 
 std::string name_of(const testing::TestParamInfo<Way>& tested) {
-  constexpr std::string_view kStorages[] = {"nvfp4", "", "mxfp4", "fp8", "bf16", ""};
+  constexpr std::string_view kStorages[] = {"nvfp4", "", "mxfp4", "fp8", "bf16", "", "fp8tensor"};
   std::string name(targets::name(tested.param.to));
+  name += "From" + std::string(kStorages[static_cast<std::size_t>(tested.param.from)]);
+  if (!tested.param.online.empty()) name += "By" + tested.param.online;
   std::erase(name, '-');
-  return name + "From" + std::string(kStorages[static_cast<std::size_t>(tested.param.from)]);
+  return name;
 }
 
 INSTANTIATE_TEST_SUITE_P(Prepare, EngineTargets, testing::ValuesIn(kWays), name_of);

@@ -43,6 +43,24 @@ Half half_of(OnlineScheme scheme, std::uint64_t num_halves, std::uint64_t rows, 
           one_scale ? 0 : num_halves * formats::scales_bytes(encoding, rows, k)};
 }
 
+/// Rows and k as the checkpoint has them.
+struct RealSize {
+  std::uint64_t rows = 0;
+  std::uint64_t k = 0;
+};
+
+/// Bytes of an expert's part of a tensor that hold nothing of the checkpoint: to what made the
+/// tensor, the zeros that blocks were filled up with before they were quantised are numbers.
+std::uint64_t padding_of(const EngineTensor& tensor, const Half& padded, const RealSize& size) {
+  const std::uint64_t bytes = tensor.expert_bytes - tensor.padding_bytes;
+  const std::uint64_t of_rows = bytes / padded.rows * size.rows;
+  if (bytes >= padded.codes_bytes) return tensor.expert_bytes - of_rows / padded.k * size.k;
+  // Scales of blocks of rows cover some of the checkpoint each; others, and biases, have rows of
+  // their own.
+  const bool by_row = bytes >= padded.num_halves * padded.rows;
+  return by_row ? tensor.expert_bytes - of_rows : tensor.padding_bytes;
+}
+
 OnlineRows rows_of(const MatrixRows& rows, std::uint32_t half, formats::Format format) {
   const layout::RowRun& run = rows.halves[half];
   return {run.first, run.step_bytes, rows.half_rows, rows.row_bytes / 2, format};
@@ -98,6 +116,7 @@ class OnlinePreparer final : public Preparer, public Refiner {
         tensors_(inner_->tensors()) {
     // What is quantised together comes together.
     for (EngineTensor& tensor : tensors_) {
+      if (is_padded(quantised)) tensor.padding_bytes = padding_of(tensor);
       tensor.needs.gate_up = tensor.needs.gate_up || tensor.needs.gate_up_scales;
       tensor.needs.down = tensor.needs.down || tensor.needs.down_scales;
       tensor.needs.gate_up_scales = false;
@@ -153,6 +172,19 @@ class OnlinePreparer final : public Preparer, public Refiner {
 
  private:
   formats::Format format() const noexcept { return source_.encoding.element; }
+  bool is_padded(const ExpertsShape& quantised) const noexcept {
+    return quantised.hidden != source_.hidden || quantised.intermediate != source_.intermediate;
+  }
+  std::uint64_t padding_of(const EngineTensor& tensor) const noexcept {
+    const Needs& needs = tensor.needs;
+    if (needs.gate_up || needs.gate_up_scales || needs.gate_up_bias) {
+      return targets::padding_of(tensor, gate_up_, {source_.intermediate, source_.hidden});
+    }
+    if (needs.down || needs.down_scales || needs.down_bias) {
+      return targets::padding_of(tensor, down_, {source_.hidden, source_.intermediate});
+    }
+    return tensor.padding_bytes;
+  }
   bool quantise(const Half& half, const MatrixRows& source, std::span<std::byte> codes,
                 std::span<std::byte> scales, parallel::ThreadPool* pool) const;
 
@@ -279,9 +311,12 @@ Error unknown(std::string_view found) {
                .found = std::string(found)};
 }
 
+bool has_16_bits(const ExpertsShape& shape) {
+  return shape.encoding == formats::kPlainBf16 || shape.encoding == formats::kPlainF16;
+}
+
 Status check_source(const ExpertsShape& shape, const formats::OnlineSchemeInfo& scheme) {
-  const bool known = shape.encoding == formats::kPlainBf16 || shape.encoding == formats::kPlainF16;
-  if (!known) {
+  if (!has_16_bits(shape)) {
     return Error{.code = Code::kUnsupported,
                  .thing = fmt::format("online quantisation to {}", scheme.name),
                  .wanted = "experts in bf16 or f16",
@@ -326,6 +361,17 @@ Result<std::unique_ptr<Preparer>> make_online_preparer(Target target, const Expe
   }
   return std::unique_ptr<Preparer>(
       std::make_unique<OnlinePreparer>(std::move(inner), *scheme, shape, quantised));
+}
+
+std::vector<std::string_view> online_schemes_to(Target target, const ExpertsShape& shape) {
+  std::vector<std::string_view> names;
+  if (!has_16_bits(shape)) return names;
+  for (const formats::OnlineSchemeInfo& row : formats::online_scheme_table()) {
+    Options options;
+    options.online = row.name;
+    if (make_online_preparer(target, shape, options)) names.push_back(row.name);
+  }
+  return names;
 }
 
 }  // namespace lode::targets

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
+#include <vector>
 
 #include "lode/base/result.h"
 #include "lode/targets/target.h"
@@ -20,5 +22,9 @@ namespace lode::targets {
 /// Source: weight_layouts 3.5, 4.6.
 Result<std::unique_ptr<Preparer>> make_online_preparer(Target target, const ExpertsShape& shape,
                                                        const Options& options);
+
+/// The schemes by which such experts can go to the target, in the order of their table; none where
+/// they are not of 16 bits.
+std::vector<std::string_view> online_schemes_to(Target target, const ExpertsShape& shape);
 
 }  // namespace lode::targets

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 #include <set>
@@ -145,6 +146,50 @@ bool check_target(Target target, const Layer& layer, const formats::OnlineScheme
     if (got) expect_same(*got, *want, what);
   }
   return true;
+}
+
+// Blocks of 128 are filled up before they are quantised: w13 of 2 * 192 rows of 256 becomes one of
+// 2 * 256 rows, w2 of 256 rows of 192 one of rows of 256.
+TEST(Online, PaddingIsCountedAsItIsWhereBlocksAreFilledUp) {
+  std::mt19937 random(5);
+  Layer layer = layer_of(formats::kPlainBf16, true, random);
+  layer.shape.intermediate = 192;
+  for (const LayerPart part : {LayerPart::kGateUp, LayerPart::kDown}) {
+    Bytes& ones = layer.tensors[part];
+    ones.resize(2 * part_bytes(layer.shape, part));
+    for (std::size_t i = 0; i < ones.size(); ++i)
+      ones[i] = i % 2 == 0 ? std::byte{0x80} : std::byte{0x3F};
+  }
+  Options options;
+  options.online = "fp8-block";
+  std::size_t targets_seen = 0;
+  for (const TargetInfo& info : target_table()) {
+    const auto preparer = make_preparer(info.target, layer.shape, options);
+    if (!preparer) continue;
+    ++targets_seen;
+    const auto made = prepare_layer(**preparer, layer.shape, layer.tensors, {}, {});
+    ASSERT_TRUE(made) << to_string(made.error());
+    for (std::size_t i = 0; i < made->size(); ++i) {
+      const EngineTensor& tensor = (*preparer)->tensors()[i];
+      const std::string what = std::string(info.name) + " " + tensor.name;
+      if (tensor.name.ends_with("_weight")) {
+        const auto zeros = std::ranges::count((*made)[i].bytes, std::byte{});
+        EXPECT_EQ(static_cast<std::uint64_t>(zeros), 2 * tensor.padding_bytes) << what;
+        EXPECT_EQ(tensor.padding_bytes, tensor.needs.down && !tensor.needs.gate_up
+                                            ? std::uint64_t{256 * 64}
+                                            : std::uint64_t{2 * 64 * 256})
+            << what;
+      } else if (info.target == Target::kMarlin && tensor.name.starts_with("w13_weight_scale")) {
+        EXPECT_EQ(tensor.padding_bytes, 2U * 2 * 64 * 2) << what;  // BF16 of 2 groups, 2 * 64 rows
+      } else if (info.target == Target::kDeepgemm && tensor.name.starts_with("w13_weight_scale")) {
+        // A word of four bytes a row, two of them of real rows filled.
+        EXPECT_EQ(tensor.padding_bytes, 512U * 4 - 2 * 192 * 2) << what;
+      } else if (info.target == Target::kVllmCutlass) {
+        EXPECT_EQ(tensor.padding_bytes, 0U) << what;  // a block covers some rows at least
+      }
+    }
+  }
+  EXPECT_GE(targets_seen, 3U);
 }
 
 // The same as quantising the whole layer first: through every target that takes it.

@@ -19,6 +19,7 @@ enum class ExpertStorage {
   kFp8Block,          // a tensor an expert, 128 x 128 with BF16 scales
   kBf16,              // a tensor an expert
   kBf16Transposed,    // stacked [E, in, out], gate rows, then up rows
+  kFp8Tensor,         // a tensor an expert, each with one scale
 };
 
 struct SyntheticShape {
@@ -90,9 +91,15 @@ class SyntheticWeights {
       matrix.matrix_scale_offset_bytes = add(4, Fill::kF32Scale);
       return matrix;
     }
+    matrix.codes = {0, loader::Order::kRowsFirst, add(rows * k, Fill::kE4m3), k, 0};
+    if (shape_.storage == ExpertStorage::kFp8Tensor) {
+      matrix.encoding = formats::kFp8Tensor;
+      matrix.scales = {0, loader::Order::kRowsFirst, add(4, Fill::kF32Scale), 4, 0};
+      matrix.stored_scale_format = Format::kF32;
+      return matrix;
+    }
     const std::uint64_t columns = (k + 127) / 128;
     matrix.encoding = formats::kFp8Block128;
-    matrix.codes = {0, loader::Order::kRowsFirst, add(rows * k, Fill::kE4m3), k, 0};
     matrix.scales = {0, loader::Order::kRowsFirst,
                      add((rows + 127) / 128 * columns * 2, Fill::kBf16Scale), columns * 2, 0};
     matrix.stored_scale_format = Format::kBf16;
