@@ -94,6 +94,7 @@ std::span<const Print> prints() noexcept {
       Print{"roles", role_rows},
       Print{"targets", target_rows},
       Print{"routes", route_rows},
+      Print{"engine-tensors", engine_tensor_rows},
       Print{"transforms", transform_rows},
       Print{"upstream", upstream_rows},
       Print{"commands", command_rows},

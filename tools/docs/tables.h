@@ -24,6 +24,7 @@ std::string family_rows();
 std::string role_rows();
 std::string target_rows();
 std::string route_rows();
+std::string engine_tensor_rows();
 std::string transform_rows();
 std::string upstream_rows();
 std::string command_rows();
