@@ -99,7 +99,7 @@ Status bench(const ModelOptions& model, const BenchOptions& options, const RankC
   }
   LODE_TRY(const LoadedModel loaded, load_model(model, settings, context));
   LODE_TRY(const std::vector<Measured> all, measure(loaded, options));
-  if (!loaded.speaks) return deliver_receipt(model.receipt, loaded);
+  if (!loaded.speaks) return end_run(model, loaded);
   LODE_TRY(const double bandwidth, bandwidth_of(loaded));
   if (options.json) {
     for (const Measured& measured : all) {
@@ -108,7 +108,7 @@ Status bench(const ModelOptions& model, const BenchOptions& options, const RankC
   } else {
     print(all, loaded.plan.threads, bandwidth);
   }
-  return deliver_receipt(model.receipt, loaded);
+  return end_run(model, loaded);
 }
 
 }  // namespace
@@ -123,6 +123,7 @@ void add_bench(Program& program) {
   const auto model = add_model_options(command);
   add_load_options(command, model);
   add_rank_options(command, model);
+  add_balancing_options(command, model);
   const auto options = std::make_shared<BenchOptions>();
   command
       ->add_option("-p,--prompt-tokens", options->prompt_tokens, "Of the prompt; 0: no such test")

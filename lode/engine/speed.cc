@@ -64,8 +64,7 @@ Result<std::uint64_t> time_once(Engine& engine, std::span<const std::int32_t> id
   engine.cache().clear();
   const Clock::time_point begin = Clock::now();
   for (std::size_t first = 0; first < ids.size(); first += step) {
-    LODE_TRY_STATUS(engine.model().forward(ids.subspan(first, step), engine.cache(),
-                                           model::Logits::kLast, row));
+    LODE_TRY_STATUS(engine.forward(ids.subspan(first, step), model::Logits::kLast, row));
   }
   const std::uint64_t time_us = us_since(begin);
   LODE_TRY_STATUS(check_finite(row));
