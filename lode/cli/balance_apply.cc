@@ -43,8 +43,10 @@ engine::BalanceSettings moves_alone(std::uint64_t step_bytes) {
 }
 
 // Text is made while experts move, where there is a prompt.
-Status run_beside(const LoadedModel& loaded, const engine::Request& request) {
+Status run_beside(const LoadedModel& loaded, const engine::Request& request,
+                  std::string_view prompt) {
   if (request.prompt_ids.empty()) return {};
+  if (loaded.speaks) LODE_TRY_STATUS(write_standard_output(prompt));
   LODE_TRY(const engine::Generation result,
            loaded.engine->generate(request, [&](std::string_view piece) {
              return (!loaded.speaks || write_standard_output(piece)) && !interrupted();
@@ -85,19 +87,20 @@ Status apply(const ModelOptions& model, const ApplyOptions& options, const RankC
   auto step_bytes = parse_bytes(options.step);
   if (!step_bytes) return at("--step", std::move(step_bytes).error());
   settings.ranks.balance = moves_alone(*step_bytes);
+  std::string prompt;
   engine::Request request;
   request.max_new_tokens = options.max_new_tokens;
   request.sampling.temperature = 0;
   const auto check = [&](const engine::Source& source, const engine::RunPlan& plan) -> Status {
     if (!options.has_prompt()) return {};
-    LODE_TRY(const std::string prompt, prompt_of(options.prompt, plan));
+    LODE_TRY(prompt, prompt_of(options.prompt, plan));
     LODE_TRY(request.prompt_ids, prompt_ids(source, plan, prompt));
     return {};
   };
   LODE_TRY(const LoadedModel loaded, load_model(model, settings, context, check));
   engine::Balancer& balancer = *loaded.engine->balancer();
   LODE_TRY_STATUS(balancer.adopt(std::move(maps)));
-  LODE_TRY_STATUS(run_beside(loaded, request));
+  LODE_TRY_STATUS(run_beside(loaded, request, prompt));
   LODE_TRY_STATUS(balancer.settle());
   LODE_TRY(const engine::BalanceLog log, balancer.finish());
   if (loaded.speaks) LODE_TRY_STATUS(print(log, options));

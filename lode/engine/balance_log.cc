@@ -70,6 +70,18 @@ json::Value layer_json(const BalanceLog& log, std::size_t layer, double balanced
                        {"exchanging_us", std::move(exchanging)}});
 }
 
+json::Value loads_json(const BalanceLog& log) {
+  json::Array all;
+  const std::size_t experts = log.rows_of_a_pass.size() / log.layers;
+  for (std::size_t layer = 0; layer < log.layers; ++layer) {
+    json::Array rows;
+    for (const float one : std::span(log.rows_of_a_pass).subspan(layer * experts, experts))
+      rows.emplace_back(static_cast<double>(one));
+    all.emplace_back(std::move(rows));
+  }
+  return all;
+}
+
 bool has_experts(const BalanceLog& log, std::size_t layer) {
   for (std::size_t rank = 0; rank < log.ranks; ++rank) {
     if (layers_of(log, rank)[layer].rows != 0) return true;
@@ -127,7 +139,11 @@ json::Value as_json(const BalanceLog& log) {
   }
   const placement::Costs costs = log.costs();
   return json::object(
-      {{"passes", log.passes},
+      {{"layers", log.layers},
+       {"experts", log.rows_of_a_pass.size() / log.layers},
+       {"steps", 1},
+       {"loads", loads_json(log)},
+       {"passes", log.passes},
        {"looks", log.looks},
        {"layers_moved", log.layers_moved},
        {"received_bytes", log.received_bytes()},
@@ -137,8 +153,8 @@ json::Value as_json(const BalanceLog& log) {
                                {"expert_us", costs.seconds_per_expert * kUs},
                                {"layer_us", costs.seconds_per_layer * kUs}})},
        {"last_looks", std::move(looks)},
-       {"ranks", std::move(ranks)},
-       {"layers", std::move(layers)}});
+       {"by_rank", std::move(ranks)},
+       {"by_layer", std::move(layers)}});
 }
 
 std::string as_text(const BalanceLog& log) {

@@ -41,6 +41,7 @@ struct BalanceFigures {
 struct BalanceLog {
   std::size_t layers = 0;  // of the model
   std::size_t ranks = 1;
+  std::vector<float> rows_of_a_pass;  // [layers][experts], the newest passes weigh most
   std::uint64_t passes = 0, looks = 0;
   std::uint64_t layers_moved = 0;  // that have come to where a look wanted them
   std::uint64_t failures = 0;
@@ -56,6 +57,7 @@ struct BalanceLog {
   /// Of the rows that ranks computed, over the whole run. Shapes:  the result [layers].
   std::vector<double> layer_balancedness() const;
 };
+/// Also a file of loads (BalanceLoads), of one step: what planning takes.
 json::Value as_json(const BalanceLog& log);
 /// A few lines for people.
 std::string as_text(const BalanceLog& log);

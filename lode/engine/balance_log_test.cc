@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lode/engine/balance_files.h"
+
 namespace lode::engine {
 namespace {
 
@@ -13,6 +15,7 @@ BalanceLog log_of_tests() {
   BalanceLog log;
   log.layers = 3;
   log.ranks = 2;
+  log.rows_of_a_pass = {0, 0, 4, 0, 1, 1};
   log.passes = 10;
   log.looks = 1;
   log.last_looks = {{.pass = 4, .balancedness_counted = 0.5, .moved_bytes = 70}};
@@ -36,11 +39,20 @@ TEST(BalanceLog, TakesForALayerWhatTheRankThatComputesMostDoesBeside) {
 TEST(BalanceLog, IsWrittenByLookLayerAndRank) {
   const json::Value value = as_json(log_of_tests());
   EXPECT_EQ(*value.find("received_bytes")->as_int(), 70);
-  EXPECT_EQ(value.find("layers")->as_array()->size(), 2U) << "those with experts";
-  EXPECT_EQ(*value.find("layers")->as_array()->at(0).find("layer")->as_int(), 1);
-  EXPECT_EQ(value.find("ranks")->as_array()->size(), 2U);
+  EXPECT_EQ(value.find("by_layer")->as_array()->size(), 2U) << "those with experts";
+  EXPECT_EQ(*value.find("by_layer")->as_array()->at(0).find("layer")->as_int(), 1);
+  EXPECT_EQ(value.find("by_rank")->as_array()->size(), 2U);
   EXPECT_EQ(*value.find("last_looks")->as_array()->at(0).find("moved_bytes")->as_int(), 70);
   EXPECT_TRUE(value.find("last_failure")->is_null());
+}
+
+TEST(BalanceLog, IsAFileOfLoadsForPlanning) {
+  const auto loads = read_balance_loads(as_json(log_of_tests()));
+  ASSERT_TRUE(loads) << to_string(loads.error());
+  EXPECT_EQ(loads->layers, 3U);
+  EXPECT_EQ(loads->experts, 2U);
+  EXPECT_EQ(loads->steps, 1);
+  EXPECT_EQ(loads->loads, log_of_tests().rows_of_a_pass);
 }
 
 TEST(BalanceLog, NamesTheLastFailure) {

@@ -141,6 +141,7 @@ Result<BalanceLog> Balancer::finish() {
   comm::Group& group = places_.group();
   LODE_TRY_STATUS(rebalancer_->finish());
   BalanceLog log = log_;
+  LODE_TRY(log.rows_of_a_pass, rebalancer_->rows_of_a_pass());
   log.layers = watches_.size();
   log.ranks = group.size();
   log.last_looks.assign(looks_.begin(), looks_.end());

@@ -307,6 +307,11 @@ Result<PassReport> Rebalancer::after_pass() {
   return report;
 }
 
+Result<std::vector<float>> Rebalancer::rows_of_a_pass() {
+  if (!active()) return std::vector<float>{};
+  return state_->rows_of_a_pass();
+}
+
 Status Rebalancer::finish() {
   if (!active()) return {};
   state_->pending.clear();

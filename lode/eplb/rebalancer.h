@@ -96,6 +96,11 @@ class Rebalancer {
   ///          told in the report.
   Result<PassReport> after_pass();
 
+  /// The load as the next look would see it: rows of each expert in one pass. Collective.
+  /// Shapes:  the result [layers][experts].
+  /// Errors:  those of comm::Group.
+  Result<std::vector<float>> rows_of_a_pass();
+
   /// Ends what is on its way, dropping it. Collective; before the last rank leaves.
   /// Errors:  those of comm::Group.
   Status finish();
