@@ -5,6 +5,7 @@
 
 #include "lode/base/bytes.h"
 #include "lode/base/fmt.h"
+#include "lode/cli/balance_apply.h"
 #include "lode/cli/balance_chart.h"
 #include "lode/cli/balance_inputs.h"
 #include "lode/cli/balance_record.h"
@@ -262,11 +263,13 @@ void add_balance(Program& program) {
                   "without balancing",
                   "  lode balance record DIR -p Once --out loads.json\n"
                   "  lode balance plan loads.json --ranks 8 --redundant-experts 8 --out maps.json\n"
-                  "  lode balance simulate --traffic zipf --ranks 8 --svg balance.svg\n");
+                  "  lode balance simulate --traffic zipf --ranks 8 --svg balance.svg\n"
+                  "  lode balance apply DIR maps.json --ranks 8\n");
   command->require_subcommand(1);
   add_balance_record(program, command);
   add_plan_below(program, command);
   add_simulate(program, command);
+  add_balance_apply(program, command);
 }
 
 }  // namespace lode::cli

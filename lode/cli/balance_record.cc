@@ -4,6 +4,7 @@
 
 #include "lode/base/fmt.h"
 #include "lode/cli/loaded_model.h"
+#include "lode/cli/prompt.h"
 #include "lode/cli/text_file.h"
 #include "lode/engine/load_recorder.h"
 #include "lode/json/json.h"
@@ -12,24 +13,16 @@ namespace lode::cli {
 namespace {
 
 struct RecordOptions {
-  std::string prompt;
-  std::string prompt_file;
+  PromptOptions prompt;
   std::uint32_t max_new_tokens = 64;
   std::string out;
 };
 
-constexpr std::size_t kMaxPromptBytes = std::size_t{16} << 20;
-
 Result<engine::Request> request_of(const engine::Source& source, const engine::RunPlan& plan,
                                    const RecordOptions& options) {
-  std::string prompt = options.prompt;
-  if (!options.prompt_file.empty()) {
-    LODE_TRY(prompt, read_text_file(options.prompt_file, kMaxPromptBytes));
-  }
-  LODE_TRY(const text::Tokenizer* tokenizer, engine::tokenizer_of(source));
+  LODE_TRY(const std::string prompt, prompt_of(options.prompt, plan));
   engine::Request request;
-  request.prompt_ids = tokenizer->encode(prompt, {.add_special_tokens = true});
-  LODE_TRY_STATUS(engine::check_prompt(request.prompt_ids, plan.context_tokens, source.spec.vocab));
+  LODE_TRY(request.prompt_ids, prompt_ids(source, plan, prompt));
   request.max_new_tokens = options.max_new_tokens;
   request.sampling.temperature = 0;
   return request;
@@ -48,14 +41,14 @@ Status record(const ModelOptions& model, const RecordOptions& options, const Ran
   LODE_TRY(const engine::Generation result,
            loaded.engine->generate(
                request, [](std::string_view) { return !interrupted(); }, &recorder));
-  if (!loaded.speaks) return deliver_receipt(model.receipt, loaded);
+  if (!loaded.speaks) return end_run(model, loaded);
   const engine::BalanceLoads loads = recorder.loads();
   LODE_TRY_STATUS(write_text_file(options.out, json::dump(engine::as_json(loads)) + "\n"));
   write_standard_error(fmt::format("{} tokens in {} passes, {} layers of {} experts: {}\n",
                                    request.prompt_ids.size() + result.ids.size(),
                                    static_cast<std::uint64_t>(loads.steps), loads.layers,
                                    loads.experts, options.out));
-  LODE_TRY_STATUS(deliver_receipt(model.receipt, loaded));
+  LODE_TRY_STATUS(end_run(model, loaded));
   if (result.finish != engine::Finish::kCancelled) return {};
   return Error{.code = Code::kInterrupted, .thing = "balance record", .found = "interrupted"};
 }
@@ -73,9 +66,7 @@ void add_balance_record(Program& program, CLI::App* balance) {
   add_load_options(command, model);
   add_rank_options(command, model);
   const auto options = std::make_shared<RecordOptions>();
-  CLI::Option* const prompt = command->add_option("-p,--prompt", options->prompt, "Text to run");
-  command->add_option("--prompt-file", options->prompt_file, "Read the text from this file")
-      ->excludes(prompt);
+  add_prompt_options(command, options->prompt, "Text to run");
   command->add_option("-n,--max-new-tokens", options->max_new_tokens, "Go on for so many tokens")
       ->capture_default_str();
   command->add_option("--out", options->out, "JSON file for the counts")->required();

@@ -19,6 +19,7 @@ constexpr std::uint64_t kSmallBlockBytes = 16 * kMiB;  // less would be read out
 
 struct BenchOptions {
   std::uint32_t prompt_tokens = 512;
+  std::uint64_t distinct_ids = 0;
   std::uint32_t new_tokens = 64;
   std::uint32_t repeats = 5;
   bool json = false;
@@ -77,12 +78,14 @@ Result<std::vector<Measured>> measure(const LoadedModel& loaded, const BenchOpti
   std::vector<Measured> all;
   if (options.prompt_tokens > 0) {
     LODE_TRY(engine::Speed speed,
-             engine::measure_prompt(engine, options.prompt_tokens, options.repeats, go_on));
+             engine::measure_prompt(
+                 engine, {options.prompt_tokens, options.repeats, options.distinct_ids}, go_on));
     all.push_back({fmt::format("pp{}", options.prompt_tokens), std::move(speed), 0});
   }
   if (options.new_tokens > 0) {
     LODE_TRY(engine::Speed speed,
-             engine::measure_decode(engine, options.new_tokens, options.repeats, go_on));
+             engine::measure_decode(
+                 engine, {options.new_tokens, options.repeats, options.distinct_ids}, go_on));
     all.push_back({fmt::format("tg{}", options.new_tokens), std::move(speed),
                    engine::decode_read_bytes(loaded.plan.load, engine.source().spec)});
   }
@@ -99,7 +102,7 @@ Status bench(const ModelOptions& model, const BenchOptions& options, const RankC
   }
   LODE_TRY(const LoadedModel loaded, load_model(model, settings, context));
   LODE_TRY(const std::vector<Measured> all, measure(loaded, options));
-  if (!loaded.speaks) return deliver_receipt(model.receipt, loaded);
+  if (!loaded.speaks) return end_run(model, loaded);
   LODE_TRY(const double bandwidth, bandwidth_of(loaded));
   if (options.json) {
     for (const Measured& measured : all) {
@@ -108,7 +111,7 @@ Status bench(const ModelOptions& model, const BenchOptions& options, const RankC
   } else {
     print(all, loaded.plan.threads, bandwidth);
   }
-  return deliver_receipt(model.receipt, loaded);
+  return end_run(model, loaded);
 }
 
 }  // namespace
@@ -123,6 +126,7 @@ void add_bench(Program& program) {
   const auto model = add_model_options(command);
   add_load_options(command, model);
   add_rank_options(command, model);
+  add_balancing_options(command, model);
   const auto options = std::make_shared<BenchOptions>();
   command
       ->add_option("-p,--prompt-tokens", options->prompt_tokens, "Of the prompt; 0: no such test")
@@ -131,6 +135,10 @@ void add_bench(Program& program) {
       ->capture_default_str();
   command->add_option("-r,--repeats", options->repeats, "Times each test is done")
       ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  command
+      ->add_option("--distinct-ids", options->distinct_ids,
+                   "Draw from so many ids only: traffic that few experts serve; 0: from all")
       ->capture_default_str();
   command->add_flag("--json", options->json, "Print a JSON line for each test");
   command->get_option("DIR")->required(false);  // those below it have their own

@@ -181,13 +181,25 @@ Status deliver(const std::string& file, std::string ledger, const Receipt& recei
   return check_as_planned(std::move(ledger), receipt);
 }
 
+Status end_balancing(const ModelOptions& options, const LoadedModel& loaded) {
+  engine::Balancer* const balancer = loaded.engine->balancer();
+  if (balancer == nullptr) return {};
+  LODE_TRY(const engine::BalanceLog log, balancer->finish());
+  if (!loaded.speaks) return {};
+  write_standard_error(fmt::format("\n{}", engine::as_text(log)));
+  if (options.balance_report.empty()) return {};
+  return write_text_file(options.balance_report, json::dump(engine::as_json(log), 2) + "\n");
+}
+
 }  // namespace
 
 Result<LoadedModel> load_model(const ModelOptions& options, const engine::Settings& settings,
                                const RankContext& context, const BeforeLoad& before) {
   LODE_TRY_STATUS(check_hard_limit(options, context));
   const bool speaks = context.speaks();
-  if (speaks && !options.receipt.empty()) LODE_TRY_STATUS(check_writable(options.receipt));
+  for (const std::string& file : {options.receipt, options.balance_report}) {
+    if (speaks && !file.empty()) LODE_TRY_STATUS(check_writable(file));
+  }
   LODE_TRY(const memory::HeldProbe probe, memory::HeldProbe::make());
   LODE_TRY(const memory::MachineMemory machine, memory::read_machine_memory());
   LODE_TRY(engine::Source source, engine::open_source(options.folder, settings.start.verification));
@@ -214,9 +226,10 @@ Result<LoadedModel> load_model(const ModelOptions& options, const engine::Settin
   return start(std::move(source), std::move(plan), options, context, watched);
 }
 
-Status deliver_receipt(const std::string& file, const LoadedModel& loaded) {
+Status end_run(const ModelOptions& options, const LoadedModel& loaded) {
+  LODE_TRY_STATUS(end_balancing(options, loaded));
   const std::string ledger = "ledger of this run";
-  if (loaded.speaks) return deliver(file, ledger, loaded.receipt);
+  if (loaded.speaks) return deliver(options.receipt, ledger, loaded.receipt);
   return check_as_planned(ledger, loaded.receipt);
 }
 

@@ -35,10 +35,15 @@ using BeforeLoad = std::function<Status(const engine::Source&, const engine::Run
 Result<LoadedModel> load_model(const ModelOptions& options, const engine::Settings& settings,
                                const RankContext& context, const BeforeLoad& before = nullptr);
 
-/// Prints the receipt on standard error, and writes the JSON to `file`, unless that is empty; a
-/// rank that does not speak does neither.
+/// The end of a run: balancing ends and tells what it did, then the receipt is printed on standard
+/// error, and both are written as JSON where the options name files; a rank that does not speak
+/// does neither. Collective.
+/// Errors: kIo, kNoSpace naming the file; kBudgetViolated where the ledger is not as planned; those
+///         of comm::Group.
+Status end_run(const ModelOptions& options, const LoadedModel& loaded);
+
+/// Prints the receipt on standard error, and writes the JSON to `file`, unless that is empty.
 /// Errors: kIo, kNoSpace naming the file; kBudgetViolated where the ledger is not as planned.
-Status deliver_receipt(const std::string& file, const LoadedModel& loaded);
 Status deliver_receipt(const std::string& file, const engine::PrepareReceipt& receipt);
 
 /// From here on Ctrl-C is told by `interrupted()`, once; a second one ends the process.

@@ -68,14 +68,14 @@ Status logits(const ModelOptions& model, const LogitsOptions& options, const Ran
   const families::ModelSpec& spec = loaded.engine->source().spec;
   const std::span<float> values = loaded.engine->logits();
   Recorder recorder(spec);
-  LODE_TRY_STATUS(loaded.engine->model().forward(ids, loaded.engine->cache(), model::Logits::kAll,
-                                                 values, options.layers ? &recorder : nullptr));
-  if (!loaded.speaks) return deliver_receipt(model.receipt, loaded);
+  LODE_TRY_STATUS(loaded.engine->forward(ids, model::Logits::kAll, values,
+                                         options.layers ? &recorder : nullptr));
+  if (!loaded.speaks) return end_run(model, loaded);
   std::vector<checkpoint::TensorToWrite> tensors = {
       {"logits", formats::Format::kF32, {ids.size(), spec.vocab}, std::as_bytes(values)}};
   recorder.append_to(tensors);
   LODE_TRY_STATUS(checkpoint::write_safetensors(options.out, tensors));
-  return deliver_receipt(model.receipt, loaded);
+  return end_run(model, loaded);
 }
 
 }  // namespace
@@ -89,6 +89,7 @@ void add_logits(Program& program) {
   const auto model = add_model_options(command);
   add_load_options(command, model);
   add_rank_options(command, model);
+  add_balancing_options(command, model);
   const auto options = std::make_shared<LogitsOptions>();
   command->add_option("--ids", options->ids, "JSON list of token ids, or an object with \"ids\"")
       ->required();

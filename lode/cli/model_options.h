@@ -31,8 +31,16 @@ struct ModelOptions {
   std::string placement = "linear";
   std::string expert_map;  // a file, or empty
   std::uint32_t peer_timeout_seconds = 60;
-  std::string receipt;   // a file, or empty
-  std::string progress;  // "json", "text", "none"; empty: text on a terminal
+  std::string balance = "off";  // or a policy
+  std::string balance_step = "256MiB";
+  std::int64_t balance_interval = 3000;
+  double balance_half_life = 1000;
+  double balance_threshold = 1;
+  std::string balance_bandwidth = "1GB";
+  bool balance_checksums = false;
+  std::string balance_report;  // a file, or empty
+  std::string receipt;         // a file, or empty
+  std::string progress;        // "json", "text", "none"; empty: text on a terminal
 };
 
 /// Options that mean the same wherever they stand.

@@ -85,7 +85,7 @@ Status perplexity(const ModelOptions& model, const PerplexityOptions& options) {
            engine::measure_perplexity(loaded.engine->model(), loaded.engine->cache(), ids, shape,
                                       loaded.engine->logits(), show));
   print(result, shape, options.json);
-  return deliver_receipt(model.receipt, loaded);
+  return end_run(model, loaded);
 }
 
 }  // namespace

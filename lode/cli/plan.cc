@@ -186,6 +186,7 @@ void add_plan(Program& program) {
   command->add_option("--svg", how->svg, "Draw bytes over stages into this file");
   add_target_options(command, how->target);
   add_placement_options(command, options);
+  add_planned_balancing_options(command, options);
   command->callback([&program, options, how] {
     program.chosen = [options, how] { return plan(*options, *how); };
   });

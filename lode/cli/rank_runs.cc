@@ -36,11 +36,34 @@ Status on_processes(const ModelOptions& options, const comm::GroupOptions& group
   return done;
 }
 
+Result<std::uint64_t> bytes_of(std::string_view flag, const std::string& text) {
+  auto bytes = parse_bytes(text);
+  if (!bytes) return at(flag, std::move(bytes).error());
+  return bytes;
+}
+
+// What is asked of balancing, if it is asked for.
+Result<std::optional<engine::BalanceSettings>> balance_of(const ModelOptions& options) {
+  if (options.balance == "off") return std::optional<engine::BalanceSettings>();
+  engine::BalanceSettings settings;
+  LODE_TRY(settings.policy, placement::policy_by_name(options.balance));
+  settings.interval_passes = options.balance_interval;
+  settings.half_life_passes = options.balance_half_life;
+  LODE_TRY(settings.step_bytes, bytes_of("--balance-step", options.balance_step));
+  LODE_TRY(const std::uint64_t bandwidth,
+           bytes_of("--balance-bandwidth", options.balance_bandwidth));
+  settings.bytes_per_second = static_cast<double>(bandwidth);
+  settings.threshold = options.balance_threshold;
+  settings.checksums = options.balance_checksums;
+  return std::optional(settings);
+}
+
 // Errors: those of reading the maps.
 Status take_placement(const ModelOptions& options, engine::RankSettings& ranks) {
   ranks.redundant_experts = options.redundant_experts;
   const bool in_turn = options.placement == "round-robin";
   ranks.order = in_turn ? placement::Order::kRoundRobin : placement::Order::kLinear;
+  LODE_TRY(ranks.balance, balance_of(options));
   if (options.expert_map.empty() || ranks.ranks == 1) return {};
   LODE_TRY(ranks.maps, read_maps_file(options.expert_map, kMaxMapBytes));
   return {};
@@ -76,6 +99,52 @@ void add_placement_options(CLI::App* command, const std::shared_ptr<ModelOptions
       ->capture_default_str();
   command->add_option("--expert-map", options->expert_map,
                       "Instead: maps of all layers, as `lode balance plan` writes them");
+}
+
+void add_planned_balancing_options(CLI::App* command,
+                                   const std::shared_ptr<ModelOptions>& options) {
+  command
+      ->add_option("--balance", options->balance,
+                   "Move experts between ranks while the model runs, as a policy wants: identity, "
+                   "deepseek or best")
+      ->check(CLI::IsMember({"off", "identity", "deepseek", "best"}))
+      ->capture_default_str();
+  command
+      ->add_option("--balance-step", options->balance_step,
+                   "The most bytes that a rank receives at once, which it needs room for")
+      ->needs("--balance")
+      ->capture_default_str();
+}
+
+void add_balancing_options(CLI::App* command, const std::shared_ptr<ModelOptions>& options) {
+  add_planned_balancing_options(command, options);
+  std::vector<CLI::Option*> added;  // that mean nothing where nothing moves
+  added.push_back(
+      command
+          ->add_option("--balance-interval", options->balance_interval,
+                       "Passes between two looks at the load; the first comes after a quarter")
+          ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))
+          ->capture_default_str());
+  added.push_back(command
+                      ->add_option("--balance-half-life", options->balance_half_life,
+                                   "Passes after which what was counted weighs half")
+                      ->check(CLI::PositiveNumber)
+                      ->capture_default_str());
+  added.push_back(command
+                      ->add_option("--balance-threshold", options->balance_threshold,
+                                   "Move what saves more than this many times what moving takes")
+                      ->check(CLI::NonNegativeNumber)
+                      ->capture_default_str());
+  added.push_back(command
+                      ->add_option("--balance-bandwidth", options->balance_bandwidth,
+                                   "Bytes that a rank sends in a second: what moving takes")
+                      ->capture_default_str());
+  added.push_back(command->add_flag("--balance-checksums", options->balance_checksums,
+                                    "Check every record that moves"));
+  added.push_back(command->add_option(
+      "--balance-report", options->balance_report,
+      "Write what balancing did, by look, layer and rank, to this file (JSON)"));
+  for (CLI::Option* const option : added) option->needs("--balance");
 }
 
 Result<engine::Settings> rank_settings(const ModelOptions& options, const RankContext& context) {

@@ -34,6 +34,12 @@ void add_rank_options(CLI::App* command, const std::shared_ptr<ModelOptions>& op
 /// Adds --redundant-experts, --placement and --expert-map.
 void add_placement_options(CLI::App* command, const std::shared_ptr<ModelOptions>& options);
 
+/// Adds --balance and --balance-step: what a plan depends on.
+void add_planned_balancing_options(CLI::App* command, const std::shared_ptr<ModelOptions>& options);
+
+/// Adds these and the other --balance-..., for commands that run passes over ranks.
+void add_balancing_options(CLI::App* command, const std::shared_ptr<ModelOptions>& options);
+
 /// For the plan of one of so many ranks, all of them threads of one process.
 /// Errors: kUsage for ranks that there cannot be; those of reading the maps.
 Result<engine::RankSettings> planned_rank(const ModelOptions& options, std::uint32_t ranks,

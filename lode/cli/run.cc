@@ -6,6 +6,7 @@
 #include "lode/base/fmt.h"
 #include "lode/cli/loaded_model.h"
 #include "lode/cli/program.h"
+#include "lode/cli/prompt.h"
 #include "lode/cli/text_file.h"
 
 namespace lode::cli {
@@ -13,8 +14,7 @@ namespace {
 
 // What the user typed goes before what the model's generation_config.json recommends.
 struct RunOptions {
-  std::string prompt;
-  std::string prompt_file;
+  PromptOptions prompt;
   std::uint32_t max_new_tokens = 256;
   std::optional<float> temperature;
   std::optional<int> top_k;
@@ -49,29 +49,11 @@ engine::SamplingParams sampling_of(const RunOptions& options,
   return params;
 }
 
-// A text lies outside the ledger. What cannot fit the context is therefore not even read, unless
-// it is small: tokens of a text have 4 or 5 bytes on average, never 64.
-constexpr std::size_t kAnyPromptBytes = kMiB;
-constexpr std::size_t kPromptBytesAToken = 64;
-
-Result<std::string> prompt_of(const RunOptions& options, const engine::RunPlan& plan) {
-  if (options.prompt_file.empty()) return options.prompt;
-  Result<std::string> prompt = read_text_file(
-      options.prompt_file, std::max(kAnyPromptBytes, plan.context_tokens * kPromptBytesAToken));
-  if (prompt || prompt.error().code != Code::kUsage) return prompt;
-  Error error = std::move(prompt).error();
-  error.where = fmt::format("{} tokens of context", plan.context_tokens);
-  error.hint = "--ctx makes the context longer";
-  return error;
-}
-
 // Everything that can be wrong with the request is found before the weights are read.
 Result<engine::Request> make_request(const engine::Source& source, const engine::RunPlan& plan,
                                      const RunOptions& options, std::string_view prompt) {
   engine::Request request;
-  LODE_TRY(const text::Tokenizer* tokenizer, engine::tokenizer_of(source));
-  request.prompt_ids = tokenizer->encode(prompt, {.add_special_tokens = true});
-  LODE_TRY_STATUS(engine::check_prompt(request.prompt_ids, plan.context_tokens, source.spec.vocab));
+  LODE_TRY(request.prompt_ids, prompt_ids(source, plan, prompt));
   request.max_new_tokens = options.max_new_tokens;
   request.sampling = sampling_of(options, source.generation);
   LODE_TRY_STATUS(engine::check_params(request.sampling, source.spec.vocab));
@@ -107,7 +89,7 @@ Status run(const ModelOptions& model, const RunOptions& options, const RankConte
   std::string prompt;
   engine::Request request;
   const auto check = [&](const engine::Source& source, const engine::RunPlan& plan) -> Status {
-    LODE_TRY(prompt, prompt_of(options, plan));
+    LODE_TRY(prompt, prompt_of(options.prompt, plan));
     LODE_TRY(request, make_request(source, plan, options, prompt));
     return {};
   };
@@ -126,7 +108,7 @@ Status run(const ModelOptions& model, const RunOptions& options, const RankConte
                     request.prompt_ids.size(),
                     per_second(request.prompt_ids.size(), result.prompt_us), result.ids.size(),
                     per_second(result.ids.size(), result.decode_us), engine::name(result.finish)));
-  LODE_TRY_STATUS(deliver_receipt(model.receipt, loaded));
+  LODE_TRY_STATUS(end_run(model, loaded));
   if (result.finish != engine::Finish::kCancelled) return {};
   return Error{.code = Code::kInterrupted, .thing = "run", .found = "interrupted"};
 }
@@ -156,11 +138,9 @@ void add_run(Program& program) {
   const auto model = add_model_options(command);
   add_load_options(command, model);
   add_rank_options(command, model);
+  add_balancing_options(command, model);
   const auto options = std::make_shared<RunOptions>();
-  CLI::Option* const prompt =
-      command->add_option("-p,--prompt", options->prompt, "Text to continue");
-  command->add_option("--prompt-file", options->prompt_file, "Read the text from this file")
-      ->excludes(prompt);
+  add_prompt_options(command, options->prompt, "Text to continue");
   command->add_option("-n,--max-new-tokens", options->max_new_tokens, "Stop after so many tokens")
       ->capture_default_str();
   command->add_option("--stop", options->stops, "Stop before this string; may be given again");

@@ -41,6 +41,13 @@ Result<Loaded> load_weights(const Source& source, const RunPlan& plan, memory::L
   return loaded;
 }
 
+std::string description_of(const std::optional<BalanceSettings>& balance) {
+  if (!balance) return "no balancing";
+  return fmt::format("balancing {} every {} passes, half-life {}, steps of {} bytes",
+                     static_cast<int>(balance->policy), balance->interval_passes,
+                     balance->half_life_passes, balance->step_bytes);
+}
+
 // What all ranks must have alike, for people and for a sum.
 std::string description_of(const Source& source, const RunPlan& plan) {
   const families::ModelSpec& spec = source.spec;
@@ -52,11 +59,12 @@ std::string description_of(const Source& source, const RunPlan& plan) {
   const std::string list = fmt::format("{}", fmt::join(files, ";"));
   return fmt::format(
       "{}, {} layers of {} experts, hidden {}, vocabulary {}; context {}, chunk {}, compute {}, "
-      "kv {}, dense {}; {} bytes of tensors in {} files ({:08x})",
+      "kv {}, dense {}; {}; {} bytes of tensors in {} files ({:08x})",
       spec.family, spec.num_layers, spec.router.num_experts, spec.hidden, spec.vocab,
       plan.context_tokens, plan.model.chunk_tokens, static_cast<int>(plan.model.mode),
-      static_cast<int>(plan.model.kv_format), name(plan.load.policy.dense), source_bytes(source),
-      files.size(), io::crc32c(std::as_bytes(std::span(list))));
+      static_cast<int>(plan.model.kv_format), name(plan.load.policy.dense),
+      description_of(plan.settings.ranks.balance), source_bytes(source), files.size(),
+      io::crc32c(std::as_bytes(std::span(list))));
 }
 
 }  // namespace
@@ -67,19 +75,24 @@ Result<std::unique_ptr<Engine>> Engine::start(Source source, const RunPlan& plan
   LODE_CHECK((group != nullptr) == (plan.settings.ranks.ranks > 1),
              "a group where the plan has ranks");
   auto engine = std::make_unique<Engine>(Key{}, std::move(source), plan.threads);
-  if (group == nullptr) {
-    LODE_TRY_STATUS(engine->begin(plan, ledger, progress));
-    return engine;
-  }
-  const Source& opened = engine->source_;
-  LODE_TRY_STATUS(check_same(*group, description_of(opened, plan)));
-  engine->places_ =
-      std::make_unique<moe::ExpertPlaces>(*group, plan.maps, opened.prepared.has_value());
-  const auto deadline = group->deadline();
-  group->set_deadline(std::max<std::chrono::milliseconds>(deadline, kLoadDeadline));
-  LODE_TRY_STATUS(group->agree(engine->begin(plan, ledger, progress)));
-  group->set_deadline(deadline);
+  LODE_TRY_STATUS(group == nullptr ? engine->begin(plan, ledger, progress)
+                                   : engine->begin_over_ranks(plan, ledger, progress, *group));
+  ledger.end_stage();
   return engine;
+}
+
+Status Engine::begin_over_ranks(const RunPlan& plan, memory::Ledger& ledger,
+                                loader::Progress* progress, comm::Group& group) {
+  LODE_TRY_STATUS(check_same(group, description_of(source_, plan)));
+  places_ = std::make_unique<moe::ExpertPlaces>(group, plan.maps, source_.prepared.has_value());
+  const auto deadline = group.deadline();
+  group.set_deadline(std::max<std::chrono::milliseconds>(deadline, kLoadDeadline));
+  LODE_TRY_STATUS(group.agree(begin(plan, ledger, progress)));
+  group.set_deadline(deadline);
+  if (!plan.settings.ranks.balance) return {};
+  LODE_TRY(balancer_, Balancer::make(*places_, ledger, weights_, source_.spec.router,
+                                     *plan.settings.ranks.balance));
+  return {};
 }
 
 Status Engine::begin(const RunPlan& plan, memory::Ledger& ledger, loader::Progress* progress) {
@@ -96,9 +109,7 @@ Status Engine::begin(const RunPlan& plan, memory::Ledger& ledger, loader::Progre
   weights_ = std::move(loaded.weights);
   reading_ = std::move(loaded.reading);
   ledger.begin_stage("work");
-  LODE_TRY_STATUS(make_workplace(plan, ledger));
-  ledger.end_stage();
-  return {};
+  return make_workplace(plan, ledger);
 }
 
 Status Engine::make_workplace(const RunPlan& plan, memory::Ledger& ledger) {
@@ -114,15 +125,26 @@ Status Engine::make_workplace(const RunPlan& plan, memory::Ledger& ledger) {
   return {};
 }
 
+Workplace Engine::workplace(model::Observer* observer) {
+  return {.model = &*model_,
+          .cache = &*cache_,
+          .logits = logits(),
+          .group = places_ != nullptr ? &places_->group() : nullptr,
+          .balancer = balancer_.get(),
+          .observer = observer};
+}
+
+Status Engine::forward(std::span<const std::int32_t> tokens, model::Logits wanted,
+                       std::span<float> logits, model::Observer* observer) {
+  return engine::forward(workplace(observer), tokens, wanted, logits);
+}
+
 Result<Generation> Engine::generate(const Request& request, const OnText& on_text,
                                     model::Observer* observer) {
   LODE_TRY(const text::Tokenizer* tokens, tokenizer());
-  const Workplace place{.model = &*model_,
-                        .cache = &*cache_,
-                        .tokenizer = tokens,
-                        .logits = logits().first(source_.spec.vocab),
-                        .group = places_ != nullptr ? &places_->group() : nullptr,
-                        .observer = observer};
+  Workplace place = workplace(observer);
+  place.tokenizer = tokens;
+  place.logits = place.logits.first(source_.spec.vocab);
   return engine::generate(place, request, on_text);
 }
 

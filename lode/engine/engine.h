@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lode/base/result.h"
+#include "lode/engine/balancer.h"
 #include "lode/engine/generate.h"
 #include "lode/engine/run_plan.h"
 #include "lode/engine/source.h"
@@ -56,6 +57,17 @@ class Engine {
   /// Errors: kInvalidSource where the folder has no tokenizer.json.
   Result<const text::Tokenizer*> tokenizer() const { return tokenizer_of(source_); }
 
+  /// A pass of the model over the next tokens of the cache, and what balancing does after it. Of
+  /// several ranks all do the same.
+  ///
+  /// Shapes: logits as model::Model::forward has them.
+  /// Errors: those of model::Model::forward and of Balancer::after_pass.
+  Status forward(std::span<const std::int32_t> tokens, model::Logits wanted,
+                 std::span<float> logits, model::Observer* observer = nullptr);
+
+  /// Where experts are moved between ranks; null where they are not.
+  Balancer* balancer() noexcept { return balancer_.get(); }
+
   /// Continues a text; all ranks do, with the same request.
   /// Errors: those of engine::generate and `tokenizer`.
   Result<Generation> generate(const Request& request, const OnText& on_text,
@@ -64,6 +76,9 @@ class Engine {
  private:
   Status begin(const RunPlan& plan, memory::Ledger& ledger, loader::Progress* progress);
   Status make_workplace(const RunPlan& plan, memory::Ledger& ledger);
+  Workplace workplace(model::Observer* observer);
+  Status begin_over_ranks(const RunPlan& plan, memory::Ledger& ledger, loader::Progress* progress,
+                          comm::Group& group);
 
   Source source_;
   std::string reading_;
@@ -75,6 +90,7 @@ class Engine {
   std::optional<model::Model> model_;
   std::optional<model::KvCache> cache_;
   tensor::Tensor logits_;
+  std::unique_ptr<Balancer> balancer_;  // last: it looks at places and weights
 };
 
 }  // namespace lode::engine

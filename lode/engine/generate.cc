@@ -78,6 +78,14 @@ Result<std::optional<Finish>> agreed(const Workplace& place, std::optional<Finis
 
 }  // namespace
 
+Status forward(const Workplace& place, std::span<const std::int32_t> tokens, model::Logits wanted,
+               std::span<float> logits) {
+  const Clock::time_point begin = Clock::now();
+  LODE_TRY_STATUS(place.model->forward(tokens, *place.cache, wanted, logits, place.observer));
+  if (place.balancer == nullptr) return {};
+  return place.balancer->after_pass(Clock::now() - begin);
+}
+
 Status check_prompt(std::span<const std::int32_t> ids, std::uint64_t free_tokens,
                     std::uint64_t vocab) {
   if (ids.empty()) {
@@ -113,8 +121,7 @@ Result<Generation> generate(const Workplace& place, const Request& request, cons
   LODE_TRY(Sampler sampler, Sampler::make(request.sampling, place.model->spec().vocab));
   Generation result;
   const Clock::time_point begin = Clock::now();
-  LODE_TRY_STATUS(place.model->forward(request.prompt_ids, *place.cache, model::Logits::kLast,
-                                       place.logits, place.observer));
+  LODE_TRY_STATUS(forward(place, request.prompt_ids, model::Logits::kLast, place.logits));
   result.prompt_us = us_since(begin);
   if (request.max_new_tokens == 0) return result;
 
@@ -130,8 +137,7 @@ Result<Generation> generate(const Workplace& place, const Request& request, cons
       result.finish = *finish;
       break;
     }
-    LODE_TRY_STATUS(place.model->forward(std::span(&id, 1), *place.cache, model::Logits::kLast,
-                                         place.logits, place.observer));
+    LODE_TRY_STATUS(forward(place, std::span(&id, 1), model::Logits::kLast, place.logits));
   }
   text.flush();
   result.text = text.take();

@@ -9,6 +9,7 @@
 
 #include "lode/base/result.h"
 #include "lode/comm/group.h"
+#include "lode/engine/balancer.h"
 #include "lode/engine/sampler.h"
 #include "lode/model/model.h"
 #include "lode/text/tokenizer.h"
@@ -48,8 +49,16 @@ struct Workplace {
   const text::Tokenizer* tokenizer = nullptr;
   std::span<float> logits;
   comm::Group* group = nullptr;  // of more ranks than one: they end together
+  Balancer* balancer = nullptr;  // moves experts between passes
   model::Observer* observer = nullptr;
 };
+
+/// A pass of the model over the next tokens of the cache, and what balancing does after it.
+///
+/// Shapes: logits as model::Model::forward has them.
+/// Errors: those of model::Model::forward and of Balancer::after_pass.
+Status forward(const Workplace& place, std::span<const std::int32_t> tokens, model::Logits wanted,
+               std::span<float> logits);
 
 /// Whether `ids` can be a prompt where the cache has room for `free_tokens`.
 /// Errors: kUsage for none, too many, or a token beyond the vocabulary.

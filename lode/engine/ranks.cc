@@ -70,6 +70,30 @@ Result<std::vector<placement::ExpertMap>> check_maps(const families::ModelSpec& 
   return settings.maps;
 }
 
+Result<std::vector<placement::ExpertMap>> made_maps(const families::ModelSpec& spec,
+                                                    const RankSettings& settings) {
+  if (settings.order == placement::Order::kRoundRobin) {
+    const auto refusal = placement::round_robin_refusal(
+        {.expert_groups = spec.router.num_groups, .redundant_experts = settings.redundant_experts});
+    if (refusal) {
+      return Error{.code = Code::kUsage, .thing = "--placement round-robin", .found = *refusal};
+    }
+  }
+  LODE_TRY(const placement::ExpertMap map, map_of(spec.router, settings));
+  return std::vector<placement::ExpertMap>(spec.num_layers, map);
+}
+
+// A bank has a record for every slot, so that any expert can come into it.
+Status check_full(const placement::ExpertMap& map) {
+  if (map.filled_slots() == map.slots()) return {};
+  const std::size_t missing = map.slots() - map.experts();
+  return Error{.code = Code::kUsage,
+               .thing = "--balance",
+               .wanted = "an expert in every slot of every rank",
+               .found = fmt::format("{} in {} slots", map.filled_slots(), map.slots()),
+               .hint = fmt::format("--redundant-experts {} fills them", missing)};
+}
+
 }  // namespace
 
 RankSettings settings_of(const comm::Group& group, bool one_process) {
@@ -89,16 +113,11 @@ Result<std::vector<placement::ExpertMap>> expert_maps(const families::ModelSpec&
                                                       const RankSettings& settings) {
   if (settings.ranks == 1) return std::vector<placement::ExpertMap>{};
   if (spec.router.num_experts == 0) return no_experts(settings.ranks);
-  if (!settings.maps.empty()) return check_maps(spec, settings);
-  if (settings.order == placement::Order::kRoundRobin) {
-    const auto refusal = placement::round_robin_refusal(
-        {.expert_groups = spec.router.num_groups, .redundant_experts = settings.redundant_experts});
-    if (refusal) {
-      return Error{.code = Code::kUsage, .thing = "--placement round-robin", .found = *refusal};
-    }
-  }
-  LODE_TRY(const placement::ExpertMap map, map_of(spec.router, settings));
-  return std::vector<placement::ExpertMap>(spec.num_layers, map);
+  LODE_TRY(std::vector<placement::ExpertMap> maps,
+           settings.maps.empty() ? made_maps(spec, settings) : check_maps(spec, settings));
+  if (!settings.balance) return maps;
+  for (const placement::ExpertMap& map : maps) LODE_TRY_STATUS(check_full(map));
+  return maps;
 }
 
 loader::ExpertSlots slots_of(const std::vector<placement::ExpertMap>& maps, std::size_t rank) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -10,8 +11,20 @@
 #include "lode/loader/plan.h"
 #include "lode/placement/expert_map.h"
 #include "lode/placement/linear_placement.h"
+#include "lode/placement/policies.h"
 
 namespace lode::engine {
+
+/// How experts are moved between ranks while a model runs.
+struct BalanceSettings {
+  placement::Policy policy = placement::Policy::kBest;
+  std::int64_t interval_passes = 3000;      // between two looks at the load
+  double half_life_passes = 1000;           // after which a pass counts half
+  std::uint64_t step_bytes = 256ULL << 20;  // of records that a rank receives at once
+  double bytes_per_second = 1e9;            // that a rank can send: what moving is judged by
+  double threshold = 1;    // a move must save more than this many times what it takes
+  bool checksums = false;  // of every record that moves
+};
 
 /// How a run spreads a model's experts over ranks; everything else each rank has for itself. One
 /// rank: not at all.
@@ -25,6 +38,7 @@ struct RankSettings {
   std::uint32_t redundant_experts = 0;
   placement::Order order = placement::Order::kLinear;  // of experts without replicas
   std::vector<placement::ExpertMap> maps{};            // [layers], instead of all that, or empty
+  std::optional<BalanceSettings> balance{};            // none: every expert stays where it is
 };
 
 /// Bytes that MPI takes in each process.
@@ -36,8 +50,8 @@ RankSettings settings_of(const comm::Group& group, bool one_process);
 /// Where the experts of each layer lie to begin with; empty for one rank.
 ///
 /// Errors: kUsage for experts that do not divide by ranks with their replicas, for a round robin
-///         that cannot be had, for maps of another model or of other ranks, and for a model without
-///         experts.
+///         that cannot be had, for maps of another model or of other ranks, for a model without
+///         experts, and for empty slots where experts are to be moved.
 Result<std::vector<placement::ExpertMap>> expert_maps(const families::ModelSpec& spec,
                                                       const RankSettings& settings);
 

@@ -6,6 +6,7 @@
 
 #include "lode/base/bytes.h"
 #include "lode/base/fmt.h"
+#include "lode/engine/balancer.h"
 #include "lode/engine/sampler.h"
 #include "lode/memory/buffer.h"
 #include "lode/moe/expert_places.h"
@@ -49,7 +50,29 @@ model::KvShape kv_shape(const RunPlan& plan) {
           .format = plan.model.kv_format};
 }
 
-// The bytes after the load: keys and values, activations, logits, what a sampler keeps.
+// Nothing where all ranks map the experts, as nothing is moved then.
+std::uint64_t largest_record(const RunPlan& plan) {
+  std::uint64_t bytes = 0;
+  for (const loader::StagePlan& stage : plan.load.stages) {
+    if (stage.bank) bytes = std::max<std::uint64_t>(bytes, stage.bank->record.record_bytes);
+  }
+  return plan.maps_weights() ? 0 : bytes;
+}
+
+// Tables stay; what moving takes comes and goes.
+StageUse with_balancing(StageUse work, const eplb::BalancingCost& cost) {
+  for (auto* const bytes : {&work.held_bytes, &work.peak_bytes}) {
+    of(*bytes, Tag::kMetadata) += cost.table_bytes;
+    of(*bytes, Tag::kPageTables) += cost.table_page_bytes;
+  }
+  of(work.peak_bytes, Tag::kStaging) += cost.moving_bytes;
+  of(work.peak_bytes, Tag::kPageTables) += cost.moving_page_bytes;
+  work.peak_total_bytes = memory::total(work.peak_bytes);
+  return work;
+}
+
+// The bytes after the load: keys and values, activations, logits, what a sampler keeps, and what
+// balancing takes.
 StageUse work_stage(const RunPlan& plan, const Source& source, const TagBytes& before) {
   Growth work(kWorkStage, before);
   const std::uint64_t vocab = source.spec.vocab;
@@ -58,7 +81,9 @@ StageUse work_stage(const RunPlan& plan, const Source& source, const TagBytes& b
   work.buffer(Tag::kKvCache, model::kv_cache_bytes(source.spec, kv_shape(plan)));
   work.buffer(Tag::kScratch, plan.logits_rows * vocab * sizeof(float));
   work.reserve(Tag::kScratch, vocab * kSamplerBytesPerToken);
-  return work.done();
+  const std::optional<BalanceSettings>& balance = plan.settings.ranks.balance;
+  if (!balance || plan.maps.empty()) return work.done();
+  return with_balancing(work.done(), balancing_cost(plan.maps, largest_record(plan), *balance));
 }
 
 void plan_stages(RunPlan& plan, const Source& source) {
@@ -131,7 +156,9 @@ Status check_ranks(const Settings& settings) {
 Result<loader::LoadPlan> load_plan_of(const Source& source, const RunPlan& made) {
   const Settings& settings = made.settings;
   if (!source.prepared) {
-    return loader::plan_load(source.binding, source.spec, source.index, settings.load,
+    loader::LoadPolicy policy = settings.load;
+    policy.movable_experts = settings.ranks.balance.has_value() && !made.maps.empty();
+    return loader::plan_load(source.binding, source.spec, source.index, policy,
                              slots_of(made.maps, settings.ranks.rank));
   }
   LODE_TRY_STATUS(check_ranks(settings));

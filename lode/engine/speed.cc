@@ -26,9 +26,11 @@ std::uint64_t us_since(Clock::time_point begin) {
   return std::max<std::uint64_t>(static_cast<std::uint64_t>(passed.count()), 1);
 }
 
-// Ids that look like no text: every run gets the same, and the experts are chosen evenly.
-std::vector<std::int32_t> random_ids(std::uint32_t count, std::uint64_t vocab) {
-  std::vector<std::int32_t> ids(count);
+// Ids that look like no text: every run gets the same, and of a whole vocabulary the experts are
+// chosen evenly.
+std::vector<std::int32_t> random_ids(const SpeedTest& test, std::uint64_t vocab) {
+  std::vector<std::int32_t> ids(test.tokens);
+  if (test.distinct_ids != 0) vocab = std::min(vocab, test.distinct_ids);
   std::uint64_t state = 0x9E3779B97F4A7C15ULL;
   for (std::int32_t& id : ids) {
     state = state * 6364136223846793005ULL + 1442695040888963407ULL;
@@ -64,8 +66,7 @@ Result<std::uint64_t> time_once(Engine& engine, std::span<const std::int32_t> id
   engine.cache().clear();
   const Clock::time_point begin = Clock::now();
   for (std::size_t first = 0; first < ids.size(); first += step) {
-    LODE_TRY_STATUS(engine.model().forward(ids.subspan(first, step), engine.cache(),
-                                           model::Logits::kLast, row));
+    LODE_TRY_STATUS(engine.forward(ids.subspan(first, step), model::Logits::kLast, row));
   }
   const std::uint64_t time_us = us_since(begin);
   LODE_TRY_STATUS(check_finite(row));
@@ -110,18 +111,16 @@ double Speed::best_tokens_per_second() const {
          static_cast<double>(*std::min_element(times_us.begin(), times_us.end()));
 }
 
-Result<Speed> measure_prompt(Engine& engine, std::uint32_t tokens, std::uint32_t repeats,
-                             const GoOn& go_on) {
-  LODE_TRY_STATUS(check(engine, engine.cache().shape().max_tokens, tokens, repeats));
-  const std::vector<std::int32_t> ids = random_ids(tokens, engine.source().spec.vocab);
-  return measure(engine, ids, ids.size(), repeats, go_on);
+Result<Speed> measure_prompt(Engine& engine, const SpeedTest& test, const GoOn& go_on) {
+  LODE_TRY_STATUS(check(engine, engine.cache().shape().max_tokens, test.tokens, test.repeats));
+  const std::vector<std::int32_t> ids = random_ids(test, engine.source().spec.vocab);
+  return measure(engine, ids, ids.size(), test.repeats, go_on);
 }
 
-Result<Speed> measure_decode(Engine& engine, std::uint32_t tokens, std::uint32_t repeats,
-                             const GoOn& go_on) {
-  LODE_TRY_STATUS(check(engine, engine.cache().shape().max_tokens, tokens, repeats));
-  const std::vector<std::int32_t> ids = random_ids(tokens, engine.source().spec.vocab);
-  return measure(engine, ids, 1, repeats, go_on);
+Result<Speed> measure_decode(Engine& engine, const SpeedTest& test, const GoOn& go_on) {
+  LODE_TRY_STATUS(check(engine, engine.cache().shape().max_tokens, test.tokens, test.repeats));
+  const std::vector<std::int32_t> ids = random_ids(test, engine.source().spec.vocab);
+  return measure(engine, ids, 1, test.repeats, go_on);
 }
 
 std::uint64_t decode_read_bytes(const loader::LoadPlan& plan, const families::ModelSpec& spec) {

@@ -20,22 +20,27 @@ struct Speed {
   double best_tokens_per_second() const;
 };
 
+/// What is timed.
+struct SpeedTest {
+  std::uint32_t tokens = 0;
+  std::uint32_t repeats = 1;
+  std::uint64_t distinct_ids = 0;  // few of them are served by few experts; 0: the vocabulary
+};
+
 /// Asked before each repetition; false stops the measurement.
 using GoOn = std::function<bool()>;
 
-/// Times a prompt of `tokens` pseudo-random ids from an empty cache, `repeats` times after one that
-/// does not count. The logits must be finite.
+/// Times a prompt of pseudo-random ids from an empty cache, `repeats` times after one that does not
+/// count. The logits must be finite.
 ///
 /// Errors: kUsage for no tokens, no repetition or more tokens than the context; kOther where logits
 ///         are not finite; kInterrupted.
-Result<Speed> measure_prompt(Engine& engine, std::uint32_t tokens, std::uint32_t repeats,
-                             const GoOn& go_on = nullptr);
+Result<Speed> measure_prompt(Engine& engine, const SpeedTest& test, const GoOn& go_on = nullptr);
 
-/// The same for `tokens` tokens one by one.
+/// The same for its tokens one by one.
 ///
 /// Errors: as measure_prompt.
-Result<Speed> measure_decode(Engine& engine, std::uint32_t tokens, std::uint32_t repeats,
-                             const GoOn& go_on = nullptr);
+Result<Speed> measure_decode(Engine& engine, const SpeedTest& test, const GoOn& go_on = nullptr);
 
 /// Bytes of weights that the decoding of one token reads: all but the routed experts that are not
 /// chosen and the embedding's other rows. Padding between panels counts.

@@ -23,12 +23,12 @@ TEST(Speed, IsTokensOverTime) {
 
 TEST(Speed, TakesAsManyTimesAsAsked) {
   const TestEngine engine = engine_of(story_folder());
-  const auto prompt = measure_prompt(*engine.engine, 32, 3);
+  const auto prompt = measure_prompt(*engine.engine, {32, 3});
   ASSERT_TRUE(prompt);
   EXPECT_EQ(prompt->tokens, 32U);
   EXPECT_EQ(prompt->times_us.size(), 3U);
   EXPECT_EQ(engine->cache().tokens(), 32U);
-  const auto decode = measure_decode(*engine.engine, 5, 2);
+  const auto decode = measure_decode(*engine.engine, {5, 2});
   ASSERT_TRUE(decode);
   EXPECT_EQ(decode->tokens, 5U);
   EXPECT_EQ(decode->times_us.size(), 2U);
@@ -38,7 +38,7 @@ TEST(Speed, TakesAsManyTimesAsAsked) {
 TEST(Speed, RefusesMoreTokensThanTheContextHasAndNone) {
   const TestEngine engine = engine_of(story_folder());
   for (const auto& [tokens, repeats] : {std::pair{33U, 1U}, {0U, 1U}, {8U, 0U}}) {
-    const auto speed = measure_decode(*engine.engine, tokens, repeats);
+    const auto speed = measure_decode(*engine.engine, {tokens, repeats});
     ASSERT_FALSE(speed);
     EXPECT_EQ(speed.error().code, Code::kUsage);
   }
@@ -46,7 +46,7 @@ TEST(Speed, RefusesMoreTokensThanTheContextHasAndNone) {
 
 TEST(Speed, StopsWhenTold) {
   const TestEngine engine = engine_of(story_folder());
-  const auto speed = measure_prompt(*engine.engine, 8, 3, [] { return false; });
+  const auto speed = measure_prompt(*engine.engine, {8, 3}, [] { return false; });
   ASSERT_FALSE(speed);
   EXPECT_EQ(speed.error().code, Code::kInterrupted);
 }

@@ -91,7 +91,7 @@ struct Rebalancer::State {
     LODE_TRY(decay, placement::decay_of_half_life(options.half_life_passes));
     LODE_TRY(ExpertLoad made,
              ExpertLoad::make(ledger, {banks.size(), map.experts(), map.ranks()}, decay));
-    LODE_TRY(maps, ledger.reserve(memory::Tag::kMetadata,
+    LODE_TRY(map_room, ledger.reserve(memory::Tag::kMetadata,
                                   banks.size() * map_bytes(map.experts(), map.slots()),
                                   "planned maps of experts"));
     load.emplace(std::move(made));
@@ -185,6 +185,37 @@ struct Rebalancer::State {
     std::ranges::reverse(pending);  // the next one is the last
   }
 
+  Status check_adopted(std::span<const ExpertMap> maps) const {
+    if (maps.size() != banks.size())
+      return refusal("maps to adopt", fmt::format("those of {} layers", banks.size()),
+                     fmt::format("those of {}", maps.size()));
+    for (std::size_t layer = 0; layer < maps.size(); ++layer) {
+      if (banks[layer].record_bytes == 0) continue;
+      const ExpertMap& now = places.map(layer);
+      const ExpertMap& next = maps[layer];
+      const bool alike = next.experts() == now.experts() && next.slots() == now.slots() &&
+                         next.ranks() == now.ranks() && next.filled_slots() == next.slots();
+      if (alike) continue;
+      return refusal(fmt::format("map to adopt of layer {}", layer),
+                     fmt::format("{} experts, {} full slots, {} ranks", now.experts(), now.slots(),
+                                 now.ranks()),
+                     fmt::format("{}, {} of {}, {}", next.experts(), next.filled_slots(),
+                                 next.slots(), next.ranks()));
+    }
+    return {};
+  }
+
+  void adopt(std::vector<ExpertMap> maps) {
+    pending.clear();
+    for (std::size_t layer = maps.size(); layer-- > 0;) {
+      if (banks[layer].record_bytes == 0) continue;
+      if (places.whole_banks())
+        places.replace(layer, std::move(maps[layer]));
+      else
+        pending.push_back({layer, std::move(maps[layer])});
+    }
+  }
+
   Status begin_next(PassReport& report) {
     if (migration->busy() || pending.empty()) return {};
     Pending next = std::move(pending.back());
@@ -217,7 +248,7 @@ struct Rebalancer::State {
   placement::StepClock clock;
   float decay = 1;
   std::optional<ExpertLoad> load;
-  memory::Reservation maps;
+  memory::Reservation map_room;
   std::optional<Migration> migration;
   std::vector<Pending> pending;
   std::size_t moving_layer = 0;
@@ -253,6 +284,13 @@ void Rebalancer::set_costs(const placement::Costs& costs) noexcept {
   if (active()) state_->options.costs = costs;
 }
 
+Status Rebalancer::adopt(std::vector<ExpertMap> maps) {
+  if (!active()) return {};
+  LODE_TRY_STATUS(state_->places.group().agree(state_->check_adopted(maps)));
+  state_->adopt(std::move(maps));
+  return {};
+}
+
 Result<PassReport> Rebalancer::after_pass() {
   PassReport report;
   if (!active()) return report;
@@ -267,6 +305,11 @@ Result<PassReport> Rebalancer::after_pass() {
   report.layers_left = state.pending.size() + (state.migration->busy() ? 1 : 0);
   report.spent = Clock::now() - before;
   return report;
+}
+
+Result<std::vector<float>> Rebalancer::rows_of_a_pass() {
+  if (!active()) return std::vector<float>{};
+  return state_->rows_of_a_pass();
 }
 
 Status Rebalancer::finish() {

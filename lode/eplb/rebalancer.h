@@ -83,10 +83,23 @@ class Rebalancer {
   /// What was measured since: rank 0's counts from the next look on.
   void set_costs(const placement::Costs& costs) noexcept;
 
+  /// Has every layer moved to the map given, whatever it saves; what was to be moved before is given
+  /// up but for the layer on its way. Looks go on as ever. Collective.
+  ///
+  /// Shapes:  maps [layers], those of layers without experts are ignored.
+  /// Errors:  the same on all ranks: kUsage for maps of other sizes or with empty slots; those of
+  ///          comm::Group.
+  Status adopt(std::vector<placement::ExpertMap> maps);
+
   /// After each pass, also one without rows, on every rank. Collective.
   /// Errors:  those of comm::Group, of which passes cannot go on. A migration that failed alone is
   ///          told in the report.
   Result<PassReport> after_pass();
+
+  /// The load as the next look would see it: rows of each expert in one pass. Collective.
+  /// Shapes:  the result [layers][experts].
+  /// Errors:  those of comm::Group.
+  Result<std::vector<float>> rows_of_a_pass();
 
   /// Ends what is on its way, dropping it. Collective; before the last rank leaves.
   /// Errors:  those of comm::Group.

@@ -295,6 +295,34 @@ TEST(Rebalancer, ChangesMapsAloneAndAtOnceWhereAllRanksMapTheExperts) {
   });
 }
 
+TEST(Rebalancer, AdoptsMapsThatItIsGivenWhateverTheySave) {
+  on_ranks([](comm::Group& group, Ledger& ledger) -> Status {
+    Rank rank(group, ledger);
+    RebalanceOptions options = options_of_tests();
+    options.interval_passes = 1000;
+    LODE_TRY(Rebalancer rebalancer, rank.rebalancer(options));
+    std::mt19937 random(5);
+    std::vector<ExpertMap> maps;
+    for (std::size_t layer = 0; layer < kLayers; ++layer)
+      maps.push_back(test::random_map({kExperts, kSlots / kRanks, kRanks}, false, random));
+    LODE_TRY_STATUS(rebalancer.adopt(maps));
+    PassReport report;
+    do {
+      LODE_TRY(report, rebalancer.after_pass());
+      LODE_TRY_STATUS(hold(!report.failure && !report.decision, "nothing is decided"));
+    } while (report.layers_left > 0);
+    for (std::size_t layer = 0; layer < kLayers; ++layer)
+      LODE_TRY_STATUS(hold(rank.places().map(layer) == maps[layer], "the map is adopted"));
+    LODE_TRY_STATUS(hold(rank.wrong_slots() == 0, "every slot holds its expert"));
+    maps.back() = *placement::initial_map(kExperts, kSlots + kRanks, kRanks);
+    const Status other = rebalancer.adopt(maps);
+    LODE_TRY_STATUS(hold(!other && other.error().code == Code::kUsage, "other slots are refused"));
+    maps.pop_back();
+    LODE_TRY_STATUS(hold(!rebalancer.adopt(maps), "a layer too few is refused"));
+    return rebalancer.finish();
+  });
+}
+
 TEST(Rebalancer, OfOneRankHoldsNothingAndDoesNothing) {
   Ledger ledger(0);
   const auto group = comm::make_single_group();

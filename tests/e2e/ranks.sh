@@ -56,6 +56,36 @@ text=(-p "Once upon" -n 12 --greedy --ignore-end --memory 512MiB)
 "$LODE" run "$story" "${text[@]}" --ranks 3 >several 2>/dev/null
 cmp one several
 
+# Experts that move while the text is made: the same text, and an account of it, which planning reads.
+eager=(--balance best --balance-interval 3 --balance-half-life 3 --balance-threshold 0 --balance-checksums)
+"$LODE" run "$story" "${text[@]}" --ranks 4 --redundant-experts 4 "${eager[@]}" --balance-report balance.json --receipt moved.json >several 2>log
+cmp one several
+grep -q 'layers moved' log || { cat log; exit 1; }
+"$LODE" balance plan balance.json --ranks 4 --redundant-experts 4 --out maps.json >/dev/null
+python3 - <<'PYTHON'
+import json
+report = json.load(open("balance.json"))
+assert report["passes"] == 12 and report["looks"] > 1 and report["failures"] == 0, report
+assert report["layers_moved"] > 0 and report["received_bytes"] > 0, report
+assert report["received_bytes"] == sum(rank["received_bytes"] for rank in report["by_rank"]), report
+assert len(report["by_layer"]) == 5 and all(len(layer["rows"]) == 4 for layer in report["by_layer"]), report
+assert all(rank["as_planned"] for rank in json.load(open("moved.json"))["ranks"])
+PYTHON
+"$LODE" balance apply "$story" maps.json --ranks 4 --redundant-experts 4 --memory 512MiB >applied 2>log || { cat log; exit 1; }
+grep -q "every record's sum was right" applied || { cat applied; exit 1; }
+"$LODE" balance apply "$story" maps.json --ranks 4 --redundant-experts 4 "${text[@]:0:4}" --memory 512MiB >applied 2>/dev/null
+head -c "$(wc -c <one)" applied | cmp - one || { cat applied; exit 1; }
+# All ranks map a prepared folder: maps change, nothing moves.
+quietly "$LODE" prepare "$story" story-prepared
+"$LODE" run story-prepared "${text[@]}" --ranks 2 "${eager[@]}" --balance-report balance.json >several 2>/dev/null
+cmp one several
+python3 -c 'import json; r = json.load(open("balance.json")); assert r["layers_moved"] > 0 and r["received_bytes"] == 0, r'
+fails 2 "$LODE" run "$story" -p ab --ranks 3 --balance best
+grep -q -- '--redundant-experts 2' log || { cat log; exit 1; }
+fails 2 "$LODE" run "$story" -p ab --ranks 2 --balance best --balance-step 1KiB
+fails 2 "$LODE" balance apply "$story" maps.json --ranks 2
+fails 2 "$LODE" balance apply "$story" maps.json
+
 # One error, in the end of every rank.
 fails 2 "$LODE" run "$story" -p ab --ranks 2 --ctx auto
 fails 2 "$LODE" run "$story" -p ab --ranks 3 --redundant-experts 3
@@ -76,6 +106,9 @@ for ranks in 2 4; do
 done
 "${mpi[@]}" 2 "$LODE" run "$story" "${text[@]}" -t 1 >several 2>/dev/null
 cmp one several
+"${mpi[@]}" 2 "$LODE" run "$story" "${text[@]}" -t 1 "${eager[@]}" >several 2>log
+cmp one several
+grep -q 'layers moved' log || { cat log; exit 1; }
 export STORY=$story
 # Different settings.
 cat >differ.sh <<'SH'
