@@ -225,5 +225,33 @@ TEST(BadSizes, AreRefusedNamingWhatTheKernelsTake) {
   }
 }
 
+// Found while OUT is being written: the user need not look for the place.
+TEST(BadScales, ThatAPreparationMeetsAreNamedByTensorAndFileWithWhatLooksAtAll) {
+  const auto refusal = [](const std::string& folder, const std::string& tensor, const Bytes& bytes,
+                          const std::vector<std::string>& more) {
+    EditedCheckpoint edited(LODE_GOLDEN_DIR "/quantised/" + folder);
+    std::memcpy(edited.at(tensor).bytes.data(), bytes.data(), bytes.size());
+    const std::string source = edited.write().string();
+    std::vector<std::string> words = {"prepare", source, temp("bad-named"), "--target", "marlin"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Answer made = lode(words);
+    std::filesystem::remove_all(temp("bad-named"));
+    EXPECT_EQ(made.status, 4) << made.err;
+    EXPECT_THAT(made.err, HasSubstr("`lode verify " + source + "` looks at all numbers"));
+    return made.err;
+  };
+  for (const char* const matrix : {"gate_proj", "up_proj", "down_proj"}) {
+    const std::string scale = kExpert + matrix + ".weight_scale";
+    for (const std::vector<std::string>& more :
+         {std::vector<std::string>{}, {"--export", "safetensors"}}) {
+      const std::string said = refusal("modelopt_nvfp4", scale, {0x7F}, more);
+      EXPECT_THAT(said, HasSubstr(scale + " in /"));
+      EXPECT_THAT(said, HasSubstr(".safetensors"));
+    }
+  }
+  EXPECT_THAT(refusal("modelopt_nvfp4", kExpert + "up_proj.weight_scale_2", f32(kNan), {}),
+              HasSubstr("layer 1"));
+}
+
 }  // namespace
 }  // namespace lode::cli

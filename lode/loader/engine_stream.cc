@@ -267,16 +267,19 @@ Status EngineStream::make_tensor(std::size_t tensor_idx) {
 Result<targets::ExpertSource> EngineStream::look_at(const Part& part,
                                                     const targets::ExpertSource& source) {
   const targets::Refiner* const refiner = bank_->preparer->refiner();
+  const NumberOrigin origin{binding_.experts[bank_->layer][bank_->experts[part.expert_idx]],
+                            bank_->shape.encoding, parts_.index};
   if (refiner != nullptr) {
-    LODE_TRY(const targets::ExpertSource refined,
-             refiner->refine(part.tensor_idx, source, refined_, &pool_));
+    const auto refined = refiner->refine(part.tensor_idx, source, refined_, &pool_);
+    if (!refined) return with_origin(refined.error(), source, origin);
     LODE_TRY_STATUS(
-        count_losses({part.tensor_idx, part.expert_idx, refined, scalars_, nullptr, &pool_}));
-    return refined;
+        count_losses({part.tensor_idx, part.expert_idx, *refined, scalars_, nullptr, &pool_}));
+    return *refined;
   }
-  LODE_TRY(const auto codes, check_block_scales(source, bank_->shape.encoding.scale, &pool_));
+  const auto codes = check_block_scales(source, bank_->shape.encoding.scale, &pool_);
+  if (!codes) return with_origin(codes.error(), source, origin);
   LODE_TRY_STATUS(count_losses(
-      {part.tensor_idx, part.expert_idx, source, scalars_, codes ? &*codes : nullptr, &pool_}));
+      {part.tensor_idx, part.expert_idx, source, scalars_, *codes ? &**codes : nullptr, &pool_}));
   return source;
 }
 
@@ -379,7 +382,9 @@ Status stream_engine(const EnginePlan& plan, const Binding& binding,
                      const EngineStreamParts& parts) {
   Progress unread;
   EngineStream stream(plan, binding, parts, parts.progress != nullptr ? *parts.progress : unread);
-  return stream.run();
+  Status made = stream.run();
+  if (made) return made;
+  return with_advice(std::move(made).error(), parts.index);
 }
 
 }  // namespace lode::loader

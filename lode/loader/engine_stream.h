@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lode/base/result.h"
+#include "lode/checkpoint/tensor_index.h"
 #include "lode/io/read_engine.h"
 #include "lode/loader/drain.h"
 #include "lode/loader/engine_plan.h"
@@ -42,6 +43,7 @@ struct EngineStreamParts {
   Progress* progress = nullptr;
   EngineStart start{};
   EngineFindings* findings = nullptr;
+  const checkpoint::TensorIndex* index = nullptr;  // to name the tensor of a number that is refused
 };
 
 /// Bytes of what is made and on its way to the sink.

@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cmath>
+#include <filesystem>
+#include <string>
 #include <string_view>
 
 #include "lode/base/fmt.h"
@@ -50,7 +52,58 @@ bool any_bad(const layout::CodeCounts& counts, Format format) {
   return false;
 }
 
+// Numbers of an expert that may be refused, and where their first byte lies in the files.
+struct StoredRows {
+  const layout::MatrixRows& rows;
+  Format format;
+  std::array<const Region*, 2> halves;
+};
+
+bool is_plain(Format format) { return format == Format::kBf16 || format == Format::kF16; }
+
+std::string place_of(const Region& region, const checkpoint::TensorIndex& index) {
+  for (const checkpoint::TensorRecord& tensor : index.tensors()) {
+    const bool here = tensor.shard_id == region.shard &&
+                      tensor.file_offset <= region.offset_bytes &&
+                      region.offset_bytes - tensor.file_offset < tensor.bytes;
+    if (here) return fmt::format("{} in {}", tensor.name, index.shards()[tensor.shard_id].path);
+  }
+  return {};
+}
+
 }  // namespace
+
+Error with_origin(Error error, const targets::ExpertSource& source, const NumberOrigin& origin) {
+  if (error.code != Code::kInvalidSource || origin.index == nullptr) return error;
+  const ExpertSource& stored = origin.expert;
+  const MatrixSource& first = stored.gate.present ? stored.gate : stored.up;
+  const Format codes = origin.encoding.element;
+  const Format scales = origin.encoding.scale;
+  const std::array<StoredRows, 4> all{
+      {{source.gate_up_scales, scales, {&first.scales, &stored.up.scales}},
+       {source.down_scales, scales, {&stored.down.scales, nullptr}},
+       {source.gate_up, codes, {&first.codes, &stored.up.codes}},
+       {source.down, codes, {&stored.down.codes, nullptr}}}};
+  for (const StoredRows& one : all) {
+    const bool is_codes = &one.rows == &source.gate_up || &one.rows == &source.down;
+    if (one.rows.empty() || (is_codes && !is_plain(one.format))) continue;
+    const auto bad = first_bad(one.rows, one.format);
+    if (!bad) continue;
+    const std::string place = place_of(*one.halves.at(bad->half), *origin.index);
+    if (place.empty()) break;
+    error.where = error.where.empty() ? place : fmt::format("{}, {}", error.where, place);
+    break;
+  }
+  return error;
+}
+
+Error with_advice(Error error, const checkpoint::TensorIndex* index) {
+  const bool advised = error.code != Code::kInvalidSource || !error.hint.empty();
+  if (advised || index == nullptr || index->shards().empty()) return error;
+  const std::filesystem::path file = index->shards().front().path;
+  error.hint = fmt::format("`lode verify {}` looks at all numbers", file.parent_path().string());
+  return error;
+}
 
 Result<std::optional<layout::CodeCounts>> check_block_scales(const targets::ExpertSource& source,
                                                              Format format,

@@ -3,8 +3,10 @@
 #include <optional>
 
 #include "lode/base/result.h"
+#include "lode/checkpoint/tensor_index.h"
 #include "lode/formats/format.h"
 #include "lode/layout/code_counts.h"
+#include "lode/loader/binding.h"
 #include "lode/parallel/thread_pool.h"
 #include "lode/targets/experts.h"
 
@@ -17,5 +19,17 @@ namespace lode::loader {
 Result<std::optional<layout::CodeCounts>> check_block_scales(const targets::ExpertSource& source,
                                                              formats::Format format,
                                                              parallel::ThreadPool* pool);
+
+/// An expert as it is stored, and what names its tensors; the index may be null.
+struct NumberOrigin {
+  const ExpertSource& expert;
+  const formats::Encoding& encoding;  // as it is read
+  const checkpoint::TensorIndex* index = nullptr;
+};
+
+/// A refusal of an expert's numbers, with the tensor and the file of the first that is not finite.
+Error with_origin(Error error, const targets::ExpertSource& source, const NumberOrigin& origin);
+/// A refusal of numbers, with the command that looks at all; the index may be null.
+Error with_advice(Error error, const checkpoint::TensorIndex* index);
 
 }  // namespace lode::loader

@@ -153,8 +153,9 @@ Status Export::stream(memory::Ledger& ledger, io::ReadEngine& engine, loader::Ch
                       loader::Progress* progress, Report& report) const {
   loader::EngineFindings findings;
   const loader::EngineStart start{.is_strict = options_.strict};
-  LODE_TRY_STATUS(loader::stream_engine(*input_.engine, input_.binding,
-                                        {ledger, engine, sink, progress, start, &findings}));
+  LODE_TRY_STATUS(
+      loader::stream_engine(*input_.engine, input_.binding,
+                            {ledger, engine, sink, progress, start, &findings, &input_.index}));
   report.unequal_pairs = findings.unequal_pairs;
   report.implausible_scales = findings.implausible_scales;
   report.losses = std::move(findings.losses);

@@ -266,8 +266,9 @@ Status Work::stream(SectionWriter& writer, io::ReadEngine& engine, memory::Ledge
   LODE_TRY_STATUS(
       loader::stream(plan_, input_.binding, {ledger, engine, writer, progress, stream_start()}));
   if (const auto start = engine_start()) {
-    LODE_TRY_STATUS(loader::stream_engine(*input_.engine, input_.binding,
-                                          {ledger, engine, writer, progress, *start, &findings_}));
+    LODE_TRY_STATUS(loader::stream_engine(
+        *input_.engine, input_.binding,
+        {ledger, engine, writer, progress, *start, &findings_, &input_.index}));
   }
   return writer.finish();
 }
@@ -304,8 +305,9 @@ Status Work::look_at_losses(memory::Ledger& ledger, loader::Progress* progress, 
   LODE_TRY(const auto engine, loader::make_engine(plan_));
   report.reading = engine->description();
   NoSink sink;
-  LODE_TRY_STATUS(loader::stream_engine(*input_.engine, input_.binding,
-                                        {ledger, *engine, sink, progress, *start, &findings_}));
+  LODE_TRY_STATUS(
+      loader::stream_engine(*input_.engine, input_.binding,
+                            {ledger, *engine, sink, progress, *start, &findings_, &input_.index}));
   report.losses = std::move(findings_.losses);
   return {};
 }
