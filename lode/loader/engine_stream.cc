@@ -23,7 +23,10 @@ using memory::TagBytes;
 
 constexpr std::uint64_t kChunk = ChunkRun::kChunkBytes;
 constexpr std::uint64_t kStackBytes = 64 * kKiB;  // of a thread, as touched
-constexpr std::uint64_t kTaskBytes = 64 * kKiB;   // that a thread makes at once, about
+// A thread makes this much at once, or more as long as every thread has some tasks of a batch: rows
+// of tiles take a few bytes of every row of their source, and lines are brought in for each task.
+constexpr std::uint64_t kLeastTaskBytes = 64 * kKiB;
+constexpr std::uint64_t kTasksOfThread = 4;
 
 // What is made between two looks at the outlet.
 std::uint64_t batch_bytes(const EnginePlan& plan) { return std::max(kChunk, plan.unit_bytes); }
@@ -87,9 +90,6 @@ class EngineStream {
   void make_units(const Part& part, std::uint64_t first_unit, const targets::ExpertSource& source,
                   std::span<std::byte> out);
   Status fill_to(std::uint64_t offset_bytes);
-  const ExpertSource& expert(std::uint64_t idx) const {
-    return binding_.experts[bank_->layer][bank_->experts[idx]];
-  }
 
   const EnginePlan& plan_;
   const Binding& binding_;
@@ -134,7 +134,7 @@ void EngineStream::begin_progress() {
 // Memory and threads, in the first stage.
 Status EngineStream::begin() {
   LODE_TRY(transient_, make_transient());
-  reader_.emplace(parts_.engine, transient_->slots.mutate(), plan_.num_slots);
+  reader_.emplace(parts_.engine, transient_->slots.mutate());
   outlet_.emplace(parts_.sink, transient_->output.mutate());
   if (transient_->refined) refined_ = transient_->refined->mutate();
   return outlet_->start();
@@ -178,8 +178,8 @@ Status EngineStream::run_banks() {
 
 Status EngineStream::begin_bank(const EngineBankPlan& bank) {
   bank_ = &bank;
-  LODE_TRY(scalars_,
-           read_layer_scalars(binding_.experts[bank.layer], bank, parts_.engine, *reader_));
+  LODE_TRY(scalars_, read_layer_scalars(binding_.experts[bank.layer], bank,
+                                        {parts_.engine, *reader_, pool_}));
   return {};
 }
 
@@ -228,23 +228,18 @@ void EngineStream::look_at_scalars() {
   }
 }
 
-// Expert after expert; with two slots the next one is on its way meanwhile.
 Status EngineStream::for_experts(std::size_t tensor_idx, const Range& range, Take take) {
-  const targets::Needs& needs = bank_->tensors()[tensor_idx].needs;
   if (range.first >= range.end) return {};
-  const bool ahead = reader_->num_slots() > 1;
-  if (ahead) reader_->begin(expert(range.first), needs);
-  for (std::uint64_t idx = range.first; idx < range.end; ++idx) {
-    LODE_TRY_STATUS(check_may_go_on(progress_));
-    if (!ahead) reader_->begin(expert(idx), needs);
-    LODE_TRY(const targets::ExpertSource source, reader_->take());
-    if (ahead && idx + 1 < range.end) reader_->begin(expert(idx + 1), needs);
-    Status taken = take({tensor_idx, idx}, source);
-    if (!taken) {
-      return at(fmt::format("expert {}", bank_->experts[idx]), std::move(taken).error());
-    }
-  }
-  return {};
+  const std::vector<std::uint32_t>& all = bank_->experts;
+  const auto which = std::span(all).subspan(range.first, range.end - range.first);
+  return reader_->read_each(
+      {binding_.experts[bank_->layer], which, bank_->tensors()[tensor_idx].needs},
+      [&](std::size_t at_idx, const targets::ExpertSource& source) -> Status {
+        LODE_TRY_STATUS(check_may_go_on(progress_));
+        Status taken = take({tensor_idx, range.first + at_idx}, source);
+        if (taken) return {};
+        return at(fmt::format("expert {}", which[at_idx]), std::move(taken).error());
+      });
 }
 
 Status EngineStream::make_tensor(std::size_t tensor_idx) {
@@ -328,7 +323,9 @@ void EngineStream::make_units(const Part& part, std::uint64_t first_unit,
                               const targets::ExpertSource& source, std::span<std::byte> out) {
   const std::uint64_t unit_bytes = bank_->tensors()[part.tensor_idx].unit_bytes;
   const std::uint64_t units = out.size() / unit_bytes;
-  const std::uint64_t per_task = std::max<std::uint64_t>(kTaskBytes / unit_bytes, 1);
+  const std::uint64_t task_bytes = std::max<std::uint64_t>(
+      kLeastTaskBytes, batch_bytes(plan_) / (kTasksOfThread * pool_.num_threads()));
+  const std::uint64_t per_task = std::max<std::uint64_t>(task_bytes / unit_bytes, 1);
   pool_.run(ceil_div(units, per_task), [&](std::size_t task, std::size_t) {
     const std::uint64_t first = task * per_task;
     const std::uint64_t count = std::min(per_task, units - first);

@@ -249,30 +249,71 @@ std::uint64_t ExpertReader::slot_bytes(const ExpertSource& expert, const Needs& 
   return counter.used_bytes() + num_reads * io::kBlockBytes;
 }
 
-ExpertReader::ExpertReader(io::ReadEngine& engine, std::span<std::byte> memory,
-                           std::size_t num_slots)
-    : engine_(engine) {
-  const std::size_t bytes = memory.size() / num_slots / io::kBlockBytes * io::kBlockBytes;
-  for (std::size_t i = 0; i < num_slots; ++i) slots_.push_back(memory.subspan(i * bytes, bytes));
+std::span<std::byte> ExpertReader::slot(std::uint64_t ticket) const noexcept {
+  return memory_.subspan(ticket % num_slots_ * slot_bytes_, slot_bytes_);
 }
 
-ExpertReader::~ExpertReader() { drain(); }
-
-void ExpertReader::drain() {
-  for (; reads_under_way_ > 0; --reads_under_way_) static_cast<void>(engine_.wait());
+// More than these are no faster.
+void ExpertReader::deal_out(const WantedExperts& wanted) {
+  constexpr std::uint64_t kMostSlots = 16;
+  slot_bytes_ = io::kBlockBytes;
+  for (const std::uint32_t idx : wanted.which) {
+    slot_bytes_ = std::max(slot_bytes_, slot_bytes(wanted.experts[idx], wanted.needs));
+  }
+  slot_bytes_ = align_up(slot_bytes_, io::kBlockBytes);
+  num_slots_ = std::min<std::uint64_t>(memory_.size() / slot_bytes_, kMostSlots);
+  LODE_CHECK(num_slots_ > 0, "memory for one expert");
 }
 
 void ExpertReader::begin(const ExpertSource& expert, const Needs& needs) {
-  LODE_CHECK(reads_under_way_ == 0, "one expert at a time");
-  parts_ = parts_of(expert, needs);
-  Dealer dealer(slots_[next_slot_]);
-  next_slot_ = (next_slot_ + 1) % slots_.size();
-  for (Part& part : parts_) {
-    for (const io::ReadRequest& read : dealer.deal(part)) {
+  const std::uint64_t ticket = first_ticket_ + begun_.size();
+  Begun& begun = begun_.emplace_back();
+  begun.parts = parts_of(expert, needs);
+  Dealer dealer(slot(ticket));
+  for (Part& part : begun.parts) {
+    for (io::ReadRequest& read : dealer.deal(part)) {
+      read.ticket = ticket;
       engine_.submit(read);
-      ++reads_under_way_;
+      ++begun.reads;
     }
   }
+}
+
+void ExpertReader::wait_for_a_read() {
+  io::ReadCompletion done = engine_.wait();
+  Begun& begun = begun_[done.ticket - first_ticket_];
+  --begun.reads;
+  if (!done.status && begun.status) begun.status = std::move(done.status);
+}
+
+Result<targets::ExpertSource> ExpertReader::take_first() {
+  while (begun_.front().reads > 0) wait_for_a_read();
+  const Begun taken = std::move(begun_.front());
+  begun_.pop_front();
+  ++first_ticket_;
+  LODE_TRY_STATUS(taken.status);
+  return source_of(taken.parts);
+}
+
+// What was taken before has its slot free again.
+Status ExpertReader::read_in_turn(const WantedExperts& wanted, Take take) {
+  for (std::size_t at = 0; at < wanted.which.size(); ++at) {
+    while (begun_.size() < std::min<std::size_t>(num_slots_, wanted.which.size() - at)) {
+      begin(wanted.experts[wanted.which[at + begun_.size()]], wanted.needs);
+    }
+    LODE_TRY(const targets::ExpertSource source, take_first());
+    LODE_TRY_STATUS(take(at, source));
+  }
+  return {};
+}
+
+Status ExpertReader::read_each(const WantedExperts& wanted, Take take) {
+  deal_out(wanted);
+  Status done = read_in_turn(wanted, take);
+  for (; !begun_.empty(); begun_.pop_front(), ++first_ticket_) {
+    while (begun_.front().reads > 0) wait_for_a_read();
+  }
+  return done;
 }
 
 void ExpertReader::turn_units(const TurnedUnits& units, const std::byte* stored,
@@ -302,15 +343,9 @@ void ExpertReader::turn(const StoredRows& rows, const std::byte* stored, std::by
   }
 }
 
-Result<targets::ExpertSource> ExpertReader::take() {
-  Status first;
-  for (; reads_under_way_ > 0; --reads_under_way_) {
-    io::ReadCompletion done = engine_.wait();
-    if (!done.status && first) first = std::move(done.status);
-  }
-  LODE_TRY_STATUS(std::move(first));
+targets::ExpertSource ExpertReader::source_of(const std::vector<Part>& parts) {
   targets::ExpertSource source;
-  for (const Part& part : parts_) {
+  for (const Part& part : parts) {
     layout::MatrixRows& rows = source.*part.member;
     rows.num_halves = part.num_halves;
     rows.half_rows = part.halves[0].rows;

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "lode/formats/format.h"
 #include "lode/io/read_engine.h"
 #include "lode/loader/binding.h"
+#include "lode/parallel/function_ref.h"
 #include "lode/targets/experts.h"
 #include "lode/targets/preparer.h"
 
@@ -26,27 +28,30 @@ inline constexpr targets::Needs kCodeNeeds{.gate_up = true, .down = true};
 /// Errors: kUnsupported where they differ in storage, or gate and up share rows of blocks.
 Result<targets::ExpertsShape> experts_shape(const std::vector<ExpertSource>& experts);
 
+/// Experts of a layer, by their places in it, and what is to be read of them.
+struct WantedExperts {
+  const std::vector<ExpertSource>& experts;
+  std::span<const std::uint32_t> which;
+  const targets::Needs& needs;
+};
+
 /// Reads experts into memory, one after another, as preparers want them: rows of codes, of block
-/// scales, of biases. With two slots the next expert's bytes come in while one is worked on.
+/// scales, of biases. The memory is dealt out to as many as it has room for: while one is worked on
+/// the next ones' bytes come in.
 class ExpertReader {
  public:
   /// What one slot must have for this expert.
   static std::uint64_t slot_bytes(const ExpertSource& expert, const targets::Needs& needs);
 
-  /// `memory` is one or two slots, on whole blocks; borrowed.
-  ExpertReader(io::ReadEngine& engine, std::span<std::byte> memory, std::size_t num_slots);
-  ~ExpertReader();
-  ExpertReader(const ExpertReader&) = delete;
-  ExpertReader& operator=(const ExpertReader&) = delete;
+  /// `memory` is one slot or more, on whole blocks; borrowed.
+  ExpertReader(io::ReadEngine& engine, std::span<std::byte> memory)
+      : engine_(engine), memory_(memory) {}
 
-  std::size_t num_slots() const noexcept { return slots_.size(); }
-
-  /// Begins to read what `needs` says into the next slot. What was taken before the last `take`, or
-  /// with one slot by it, is gone then. Nothing else may be begun.
-  void begin(const ExpertSource& expert, const targets::Needs& needs);
-  /// Waits for the expert that was begun.
-  /// Errors: those of the engine.
-  Result<targets::ExpertSource> take();
+  /// Hands each expert to `take`, with its place in `which`; it is gone when that returns. Nobody
+  /// else may have reads under way.
+  /// Errors: those of the engine and of `take`.
+  using Take = parallel::FunctionRef<Status(std::size_t at, const targets::ExpertSource& source)>;
+  Status read_each(const WantedExperts& wanted, Take take);
 
  private:
   /// The rows of one matrix in a file: as Region says, with what a number is.
@@ -72,6 +77,12 @@ class ExpertReader {
     std::array<std::byte*, 2> stored{};  // the first byte of each half, in the slot
     std::array<std::byte*, 2> wanted{};  // where what must be turned goes
   };
+  /// An expert that is on its way.
+  struct Begun {
+    std::vector<Part> parts;
+    std::size_t reads = 0;
+    Status status;
+  };
   /// Deals out the bytes of a slot; without one it only counts.
   class Dealer;
 
@@ -88,13 +99,20 @@ class ExpertReader {
   };
   static void turn(const StoredRows& rows, const std::byte* stored, std::byte* wanted);
   static void turn_units(const TurnedUnits& units, const std::byte* stored, std::byte* wanted);
-  void drain();
+  static targets::ExpertSource source_of(const std::vector<Part>& parts);
+  std::span<std::byte> slot(std::uint64_t ticket) const noexcept;
+  void deal_out(const WantedExperts& wanted);
+  Status read_in_turn(const WantedExperts& wanted, Take take);
+  void begin(const ExpertSource& expert, const targets::Needs& needs);
+  void wait_for_a_read();
+  Result<targets::ExpertSource> take_first();
 
   io::ReadEngine& engine_;
-  std::vector<std::span<std::byte>> slots_;
-  std::size_t next_slot_ = 0;
-  std::vector<Part> parts_;  // of what was begun
-  std::size_t reads_under_way_ = 0;
+  std::span<std::byte> memory_;
+  std::uint64_t slot_bytes_ = 0;
+  std::uint64_t num_slots_ = 1;
+  std::deque<Begun> begun_;
+  std::uint64_t first_ticket_ = 0;  // of the first that is begun
 };
 
 }  // namespace lode::loader

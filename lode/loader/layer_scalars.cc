@@ -7,6 +7,7 @@
 
 #include "lode/base/fmt.h"
 #include "lode/formats/dequantise.h"
+#include "lode/layout/code_counts.h"
 #include "lode/loader/bind_matrix.h"
 #include "lode/targets/refiner.h"
 
@@ -140,19 +141,6 @@ Status check_all_have_input_scales(const std::vector<ExpertSource>& experts,
       .hint = "a target that computes with 16-bit activations, such as marlin, needs none"};
 }
 
-float largest_scale(const layout::MatrixRows& rows, Format format, float largest) {
-  const std::uint64_t width = number_bytes(format);
-  for (std::uint32_t half = 0; half < rows.num_halves; ++half) {
-    for (std::uint64_t row = 0; row < rows.half_rows; ++row) {
-      const auto bytes = rows.row({half, row});
-      for (std::uint64_t i = 0; i < bytes.size() / width; ++i) {
-        largest = std::fmax(largest, formats::number_at(format, bytes, i));
-      }
-    }
-  }
-  return largest;
-}
-
 class Gatherer {
  public:
   Gatherer(const std::vector<ExpertSource>& experts, const EngineBankPlan& bank,
@@ -191,19 +179,22 @@ class Gatherer {
   NumberReader numbers_;
 };
 
+// Engines ask for it of scales of one byte.
 Status find_largest_block_scales(const std::vector<ExpertSource>& experts,
-                                 const EngineBankPlan& bank, ExpertReader& reader,
+                                 const EngineBankPlan& bank, const LayerReading& reading,
                                  Scalars& scalars) {
-  const Format format = bank.shape.encoding.scale;
-  for (const std::uint32_t expert : bank.experts) {
-    reader.begin(experts[expert], kScaleNeeds);
-    LODE_TRY(const targets::ExpertSource source, reader.take());
-    float& gate_up = scalars.largest_gate_up_block_scale;
-    float& down = scalars.largest_down_block_scale;
-    gate_up = largest_scale(source.gate_up_scales, format, gate_up);
-    down = largest_scale(source.down_scales, format, down);
-  }
-  return {};
+  const auto larger = [&](float so_far, const layout::MatrixRows& rows) {
+    const layout::CodeCounts counts = layout::count_codes(rows, &reading.pool);
+    return std::max(so_far, layout::largest_number(counts, bank.shape.encoding.scale));
+  };
+  return reading.reader.read_each({experts, bank.experts, kScaleNeeds},
+                                  [&](std::size_t, const targets::ExpertSource& source) -> Status {
+                                    float& gate_up = scalars.largest_gate_up_block_scale;
+                                    float& down = scalars.largest_down_block_scale;
+                                    gate_up = larger(gate_up, source.gate_up_scales);
+                                    down = larger(down, source.down_scales);
+                                    return {};
+                                  });
 }
 
 // What follows from the weights themselves, where they are quantised on the way.
@@ -211,31 +202,28 @@ Status measure_experts(const std::vector<ExpertSource>& experts, const EngineBan
                        ExpertReader& reader, Scalars& scalars) {
   const targets::Refiner* const refiner = bank.preparer->refiner();
   if (refiner == nullptr || !refiner->wants_measure()) return {};
-  for (std::size_t i = 0; i < bank.experts.size(); ++i) {
-    reader.begin(experts[bank.experts[i]], kCodeNeeds);
-    LODE_TRY(const targets::ExpertSource source, reader.take());
-    Status measured = refiner->measure(i, source, scalars);
-    if (!measured) {
-      return at(fmt::format("expert {}", bank.experts[i]), std::move(measured).error());
-    }
-  }
-  return {};
+  return reader.read_each({experts, bank.experts, kCodeNeeds},
+                          [&](std::size_t idx, const targets::ExpertSource& source) -> Status {
+                            Status measured = refiner->measure(idx, source, scalars);
+                            if (measured) return {};
+                            return at(fmt::format("expert {}", bank.experts[idx]),
+                                      std::move(measured).error());
+                          });
 }
 
 }  // namespace
 
 Result<Scalars> read_layer_scalars(const std::vector<ExpertSource>& experts,
-                                   const EngineBankPlan& bank, io::ReadEngine& engine,
-                                   ExpertReader& reader) {
+                                   const EngineBankPlan& bank, const LayerReading& reading) {
   Scalars scalars;
-  Gatherer gatherer(experts, bank, engine);
+  Gatherer gatherer(experts, bank, reading.engine);
   for (const MatrixOfEach& matrix : kMatrices) {
     LODE_TRY_STATUS(gatherer.gather(matrix, scalars));
   }
   if (bank.preparer->wants_largest_block_scales()) {
-    LODE_TRY_STATUS(find_largest_block_scales(experts, bank, reader, scalars));
+    LODE_TRY_STATUS(find_largest_block_scales(experts, bank, reading, scalars));
   }
-  LODE_TRY_STATUS(measure_experts(experts, bank, reader, scalars));
+  LODE_TRY_STATUS(measure_experts(experts, bank, reading.reader, scalars));
   return scalars;
 }
 
