@@ -283,7 +283,9 @@ def size_words(options):
 
 def lode_round(options):
     command = [options.lode, "bench", "prepare", "--json", "--rounds", "1", *size_words(options)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(done.stderr)
     return {row["transform"]: row for row in map(json.loads, done.stdout.splitlines())}
 
 
