@@ -112,6 +112,8 @@ json::Value plan_json(const PlanView& view) {
        {"kv_bytes_per_token", report.kv.bytes_per_token},
        {"kv", kv_json(view)},
        {"scratch_bytes", plan.scratch_bytes},
+       {"balancing_table_bytes", plan.balancing.table_bytes},
+       {"balancing_moving_bytes", plan.balancing.moving_bytes},
        {"context_tokens", std::int64_t{plan.context_tokens}},
        {"no_context_fits", plan.no_context_fits},
        {"largest_context_tokens", std::int64_t{report.largest_context_tokens}},

@@ -110,8 +110,12 @@ std::string weight_lines(const PlanView& view) {
     text += fmt::format("context   --ctx auto finds none that fits: planned for {} tokens\n",
                         plan.context_tokens);
   }
-  return text + fmt::format("work      {} of activations, tiles and logits\n",
-                            human_bytes(plan.scratch_bytes));
+  text += fmt::format("work      {} of activations, tiles and logits\n",
+                      human_bytes(plan.scratch_bytes));
+  if (plan.balancing.table_bytes == 0) return text;
+  return text + fmt::format("balance   {} of tables, and up to {} while experts move\n",
+                            human_bytes(plan.balancing.table_bytes),
+                            human_bytes(plan.balancing.moving_bytes));
 }
 
 std::string mib(std::uint64_t bytes) {

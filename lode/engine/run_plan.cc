@@ -81,9 +81,7 @@ StageUse work_stage(const RunPlan& plan, const Source& source, const TagBytes& b
   work.buffer(Tag::kKvCache, model::kv_cache_bytes(source.spec, kv_shape(plan)));
   work.buffer(Tag::kScratch, plan.logits_rows * vocab * sizeof(float));
   work.reserve(Tag::kScratch, vocab * kSamplerBytesPerToken);
-  const std::optional<BalanceSettings>& balance = plan.settings.ranks.balance;
-  if (!balance || plan.maps.empty()) return work.done();
-  return with_balancing(work.done(), balancing_cost(plan.maps, largest_record(plan), *balance));
+  return with_balancing(work.done(), plan.balancing);
 }
 
 void plan_stages(RunPlan& plan, const Source& source) {
@@ -96,6 +94,9 @@ void plan_stages(RunPlan& plan, const Source& source) {
     plan.stages.push_back(std::move(stage));
   }
   const TagBytes loaded = plan.stages.back().held_bytes;
+  const std::optional<BalanceSettings>& balance = plan.settings.ranks.balance;
+  if (balance && !plan.maps.empty())
+    plan.balancing = balancing_cost(plan.maps, largest_record(plan), *balance);
   plan.stages.push_back(work_stage(plan, source, loaded));
   const TagBytes& held = plan.stages.back().held_bytes;
   const auto grown = [&](Tag tag) {

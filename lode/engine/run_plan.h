@@ -8,6 +8,7 @@
 #include "lode/base/result.h"
 #include "lode/engine/ranks.h"
 #include "lode/engine/source.h"
+#include "lode/eplb/rebalancer.h"
 #include "lode/loader/plan.h"
 #include "lode/memory/budget.h"
 #include "lode/memory/ledger.h"
@@ -56,6 +57,7 @@ struct RunPlan {
   std::uint64_t reading_bytes = 0;       // of the tokenizer, for a while
   std::uint64_t kv_bytes = 0;            // of one sequence of context_tokens, as mapped
   std::uint64_t scratch_bytes = 0;       // activations, tiles, logits, sampler
+  eplb::BalancingCost balancing;         // of experts that move between ranks
   std::vector<memory::StageUse> stages;  // what the ledger of the run will record, byte for byte
 
   std::uint64_t peak_bytes() const;
