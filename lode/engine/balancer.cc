@@ -48,7 +48,7 @@ std::uint64_t watch_bytes(std::size_t layers) {
 
 }  // namespace
 
-Balancer::Balancer(moe::ExpertPlaces& places, memory::Reservation reservation)
+Balancer::Balancer(Key, moe::ExpertPlaces& places, memory::Reservation reservation)
     : places_(places), reservation_(std::move(reservation)), watches_(places.num_layers()) {}
 
 Balancer::~Balancer() { places_.watch({}); }
@@ -61,7 +61,7 @@ Result<std::unique_ptr<Balancer>> Balancer::make(moe::ExpertPlaces& places, memo
   Result<memory::Reservation> room =
       ledger.reserve(memory::Tag::kMetadata, watch_bytes(layers), "what balancing notes");
   LODE_TRY_STATUS(places.group().agree(room ? Status{} : Status(room.error())));
-  std::unique_ptr<Balancer> balancer(new Balancer(places, *std::move(room)));
+  auto balancer = std::make_unique<Balancer>(Key{}, places, *std::move(room));
   eplb::RebalanceOptions options = options_of(settings, places.group());
   options.groups = std::max<std::size_t>(router.num_groups, 1);
   LODE_TRY(eplb::Rebalancer rebalancer,

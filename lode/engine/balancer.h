@@ -22,7 +22,10 @@ namespace lode::engine {
 /// Balances the experts of a model that runs: notes what its layers do, asks the rebalancer after
 /// each pass and keeps the account. Of more ranks than one.
 class Balancer {
+  struct Key {};  // only `make` makes one
+
  public:
+  Balancer(Key, moe::ExpertPlaces& places, memory::Reservation reservation);
   /// Collective. Everything by reference outlives it.
   ///
   /// Memory:  balancing_cost() of the same.
@@ -52,7 +55,6 @@ class Balancer {
   Result<BalanceLog> finish();
 
  private:
-  Balancer(moe::ExpertPlaces& places, memory::Reservation reservation);
   placement::Costs costs() const;
   void note(const eplb::PassReport& report);
   BalanceFigures figures() const;

@@ -83,8 +83,8 @@ class Rebalancer {
   /// What was measured since: rank 0's counts from the next look on.
   void set_costs(const placement::Costs& costs) noexcept;
 
-  /// Has every layer moved to the map given, whatever it saves; what was to be moved before is given
-  /// up but for the layer on its way. Looks go on as ever. Collective.
+  /// Has every layer moved to the map given, whatever it saves; what was to be moved before is
+  /// given up but for the layer on its way. Looks go on as ever. Collective.
   ///
   /// Shapes:  maps [layers], those of layers without experts are ignored.
   /// Errors:  the same on all ranks: kUsage for maps of other sizes or with empty slots; those of
