@@ -150,8 +150,7 @@ struct Rebalancer::State {
   Status add_window(Decision& decision, std::span<const ExpertMap> current) {
     std::vector<std::uint64_t> counts(banks.size() * places.map(0).experts());
     LODE_TRY_STATUS(load->count_over_ranks(places.group(), counts));
-    std::vector<float> rows;
-    for (const std::uint64_t count : counts) rows.push_back(static_cast<float>(count));
+    const std::vector<float> rows(counts.begin(), counts.end());
     decision.counted_passes = load->window_passes();
     decision.counted_choices = std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
     decision.balancedness_counted = placement::balance_of_maps(current, rows).balancedness();
