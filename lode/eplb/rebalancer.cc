@@ -92,8 +92,8 @@ struct Rebalancer::State {
     LODE_TRY(ExpertLoad made,
              ExpertLoad::make(ledger, {banks.size(), map.experts(), map.ranks()}, decay));
     LODE_TRY(map_room, ledger.reserve(memory::Tag::kMetadata,
-                                  banks.size() * map_bytes(map.experts(), map.slots()),
-                                  "planned maps of experts"));
+                                      banks.size() * map_bytes(map.experts(), map.slots()),
+                                      "planned maps of experts"));
     load.emplace(std::move(made));
     return try_room(ledger);
   }
