@@ -38,19 +38,23 @@ struct Slots {
   std::uint64_t expert_bytes = 0;
 };
 
+// Experts need not lie alike in their files: the largest counts.
 Slots slots_of(const std::vector<ExpertSource>& experts, const EngineBankPlan& bank) {
   constexpr targets::Needs kEverything{true, true, true, true, true, true};
-  const ExpertSource& expert = experts[bank.experts.front()];
-  Slots slots{.largest_bytes = ExpertReader::slot_bytes(expert, kScaleNeeds),
-              .expert_bytes = ExpertReader::slot_bytes(expert, kEverything)};
-  for (const targets::EngineTensor& tensor : bank.tensors()) {
-    slots.largest_bytes =
-        std::max(slots.largest_bytes, ExpertReader::slot_bytes(expert, tensor.needs));
-  }
   const targets::Refiner* const refiner = bank.preparer->refiner();
-  if (refiner != nullptr && refiner->wants_measure()) {
-    slots.largest_bytes =
-        std::max(slots.largest_bytes, ExpertReader::slot_bytes(expert, kCodeNeeds));
+  const bool measured = refiner != nullptr && refiner->wants_measure();
+  Slots slots;
+  for (const std::uint32_t idx : bank.experts) {
+    const auto bytes = [&](const targets::Needs& needs) {
+      return ExpertReader::slot_bytes(experts[idx], needs);
+    };
+    std::uint64_t& largest = slots.largest_bytes;
+    largest = std::max(largest, bytes(kScaleNeeds));
+    if (measured) largest = std::max(largest, bytes(kCodeNeeds));
+    for (const targets::EngineTensor& tensor : bank.tensors()) {
+      largest = std::max(largest, bytes(tensor.needs));
+    }
+    slots.expert_bytes = std::max(slots.expert_bytes, bytes(kEverything));
   }
   return slots;
 }

@@ -215,11 +215,12 @@ class ExpertReader::Dealer {
   std::uint64_t used_bytes() const noexcept { return used_; }
 
  private:
-  // As far behind a block's beginning as in the file, and whole blocks of its own.
+  // As far behind a block's beginning as in the file, and whole blocks of its own: one more than
+  // its length asks for, so that every expert takes the same wherever in a block it begins.
   std::byte* add(std::uint32_t shard, std::uint64_t begin, std::uint64_t end,
                  std::vector<io::ReadRequest>& reads) {
     const std::uint64_t behind = begin % io::kBlockBytes;
-    std::byte* const bytes = take(align_up(behind + (end - begin), io::kBlockBytes));
+    std::byte* const bytes = take(align_up(end - begin, io::kBlockBytes) + io::kBlockBytes);
     if (bytes == nullptr) return nullptr;
     reads.push_back({.file_id = shard,
                      .offset_bytes = begin,
@@ -240,13 +241,8 @@ class ExpertReader::Dealer {
 
 std::uint64_t ExpertReader::slot_bytes(const ExpertSource& expert, const Needs& needs) {
   Dealer counter({});
-  std::uint64_t num_reads = 0;
-  for (Part& part : parts_of(expert, needs)) {
-    static_cast<void>(counter.deal(part));
-    num_reads += part.num_halves;
-  }
-  // Another expert's bytes may begin elsewhere in their blocks.
-  return counter.used_bytes() + num_reads * io::kBlockBytes;
+  for (Part& part : parts_of(expert, needs)) static_cast<void>(counter.deal(part));
+  return counter.used_bytes();
 }
 
 std::span<std::byte> ExpertReader::slot(std::uint64_t ticket) const noexcept {
@@ -260,7 +256,6 @@ void ExpertReader::deal_out(const WantedExperts& wanted) {
   for (const std::uint32_t idx : wanted.which) {
     slot_bytes_ = std::max(slot_bytes_, slot_bytes(wanted.experts[idx], wanted.needs));
   }
-  slot_bytes_ = align_up(slot_bytes_, io::kBlockBytes);
   num_slots_ = std::min<std::uint64_t>(memory_.size() / slot_bytes_, kMostSlots);
   LODE_CHECK(num_slots_ > 0, "memory for one expert");
 }

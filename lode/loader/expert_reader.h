@@ -40,7 +40,7 @@ struct WantedExperts {
 /// the next ones' bytes come in.
 class ExpertReader {
  public:
-  /// What one slot must have for this expert.
+  /// What one slot must have for this expert: the same wherever in its blocks it begins.
   static std::uint64_t slot_bytes(const ExpertSource& expert, const targets::Needs& needs);
 
   /// `memory` is one slot or more, on whole blocks; borrowed.
