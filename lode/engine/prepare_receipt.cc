@@ -27,7 +27,7 @@ json::Value as_json(const std::vector<loader::LayerLosses>& losses) {
       rows.push_back(json::object({{"layer", static_cast<std::uint64_t>(layer.layer)},
                                    {"name", loss.name},
                                    {"count", count},
-                                   {"refused_by_strict", loss.is_refused},
+                                   {"refused_by_strict", loss.refused != targets::Refusal::kNobody},
                                    {"meaning", loss.meaning}}));
     }
   }

@@ -10,13 +10,6 @@
 namespace lode::formats {
 namespace {
 
-constexpr float kLeastAmax = 1e-4F;
-
-float power_of_two_scale(float amax) noexcept {
-  if (std::isnan(amax)) return amax;
-  return std::exp2(std::ceil(std::log2(std::max(amax, kLeastAmax) / kE4m3Max)));
-}
-
 /// Part of row `row` of a strip that lies in block `column`.
 std::span<const std::byte> part(const Fp8Strip& strip, std::uint64_t row,
                                 std::uint64_t column) noexcept {
@@ -56,11 +49,16 @@ std::uint8_t largest_of(const Fp8Strip& strip, std::uint64_t column) noexcept {
 }
 
 /// A product with one factor rises with the other, rounded or not: no other code is larger.
-float block_amax(std::uint8_t largest, float scale) noexcept {
+float amax_of(std::uint8_t largest, float scale) noexcept {
   return std::fabs(decode_e4m3(largest) * scale);
 }
 
 }  // namespace
+
+float ue8m0_scale_of(float amax) noexcept {
+  if (std::isnan(amax)) return amax;
+  return std::exp2(std::ceil(std::log2(std::max(amax, kUe8m0LeastAmax) / kE4m3Max)));
+}
 
 std::uint8_t largest_code(std::span<const std::byte> codes) noexcept {
   LargestCodes all;
@@ -69,7 +67,7 @@ std::uint8_t largest_code(std::span<const std::byte> codes) noexcept {
 }
 
 Ue8m0Block requantise_ue8m0(std::uint8_t largest, float scale) noexcept {
-  Ue8m0Block block{.map = {}, .scale = power_of_two_scale(block_amax(largest, scale))};
+  Ue8m0Block block{.map = {}, .scale = ue8m0_scale_of(amax_of(largest, scale))};
   const float inverse = 1.0F / block.scale;
   for (std::size_t code = 0; code < 256; ++code) {
     const float value = decode_e4m3(static_cast<std::uint8_t>(code)) * scale;
@@ -78,9 +76,12 @@ Ue8m0Block requantise_ue8m0(std::uint8_t largest, float scale) noexcept {
   return block;
 }
 
+float block_amax(const Fp8Strip& strip, std::uint64_t column) noexcept {
+  return amax_of(largest_of(strip, column), number_at(strip.scale_format, strip.scales, column));
+}
+
 float ue8m0_scale(const Fp8Strip& strip, std::uint64_t column) noexcept {
-  const float scale = number_at(strip.scale_format, strip.scales, column);
-  return power_of_two_scale(block_amax(largest_of(strip, column), scale));
+  return ue8m0_scale_of(block_amax(strip, column));
 }
 
 void requantise_strip(const Fp8Strip& strip, std::span<std::byte> codes, std::uint64_t step_bytes,

@@ -48,6 +48,12 @@ struct Fp8Strip {
   std::uint64_t columns() const noexcept { return k == 0 ? 0 : (k - 1) / block_k + 1; }
 };
 
+/// The least largest magnitude that a block is brought to a scale for.
+inline constexpr float kUe8m0LeastAmax = 1e-4F;
+/// The power of two for a block of that largest magnitude; NaN of NaN.
+float ue8m0_scale_of(float amax) noexcept;
+/// The largest magnitude of block `column` of a strip as it is; NaN with a NaN code or scale.
+float block_amax(const Fp8Strip& strip, std::uint64_t column) noexcept;
 /// The power of two that block `column` of a strip is brought to.
 float ue8m0_scale(const Fp8Strip& strip, std::uint64_t column) noexcept;
 

@@ -279,22 +279,30 @@ Result<targets::ExpertSource> EngineStream::look_at(const Part& part,
 }
 
 Status EngineStream::count_losses(const targets::LossRequest& request) {
-  if (parts_.findings == nullptr || !bank_->preparer->may_lose(request.tensor_idx)) return {};
+  if (!bank_->preparer->may_lose(request.tensor_idx)) return {};
   targets::LossCounts counts;
   bank_->preparer->count_losses(request, counts);
   if (!counts.any()) return {};
-  std::vector<LayerLosses>& losses = parts_.findings->losses;
-  if (losses.empty() || losses.back().layer != bank_->layer) losses.push_back({bank_->layer, {}});
-  losses.back().counts += counts;
-  const auto refused = counts.first_refused();
-  if (!parts_.start.is_strict || !refused) return {};
-  return Error{.code = Code::kCheckFailed,
-               .thing = bank_->tensors()[request.tensor_idx].name,
-               .wanted = "a layout that holds every number as the checkpoint has it (--strict)",
-               .found = fmt::format("{} {}", counts.of(*refused), targets::info(*refused).meaning),
-               .hint =
-                   "without --strict the engine's own bytes are made, and the receipt counts "
-                   "what they lose"};
+  if (parts_.findings != nullptr) {
+    std::vector<LayerLosses>& losses = parts_.findings->losses;
+    if (losses.empty() || losses.back().layer != bank_->layer) losses.push_back({bank_->layer, {}});
+    losses.back().counts += counts;
+  }
+  const auto refused = counts.first_refused(parts_.start.is_strict);
+  if (!refused) return {};
+  Error error{.code = Code::kCheckFailed,
+              .thing = bank_->tensors()[request.tensor_idx].name,
+              .wanted = "a layout that holds every number as the checkpoint has it (--strict)",
+              .found = fmt::format("{} {}", counts.of(*refused), targets::info(*refused).meaning),
+              .hint =
+                  "without --strict the engine's own bytes are made, and the receipt counts what "
+                  "they lose"};
+  if (targets::info(*refused).refused == targets::Refusal::kAlways) {
+    error.code = Code::kInvalidSource;
+    error.wanted = "numbers that the engine's layout holds";
+    error.hint = "lode verify DIR names codes and scales that are none";
+  }
+  return error;
 }
 
 Status EngineStream::make_part(const Part& part, const targets::ExpertSource& source) {

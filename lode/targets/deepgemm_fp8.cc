@@ -1,10 +1,13 @@
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "lode/formats/dequantise.h"
+#include "lode/formats/e4m3.h"
 #include "lode/formats/e8m0.h"
 #include "lode/formats/ue8m0_requantise.h"
 #include "lode/kernels/kernel_table.h"
@@ -42,6 +45,11 @@ class DeepgemmFp8 final : public Preparer {
             const ExpertSource& source, const LayerScalars& scalars,
             std::span<std::byte> out) const noexcept override;
 
+  bool may_lose(std::size_t tensor_idx) const noexcept override {
+    return is_requantised() && (tensor_idx == kW13Scale || tensor_idx == kW2Scale);
+  }
+  void count_losses(const LossRequest& request, LossCounts& losses) const override;
+
   formats::Encoding restored_encoding() const noexcept override { return formats::kFp8Block128; }
   void restore_codes(Matrix matrix, std::uint64_t row, const PreparedExpert& expert,
                      std::span<std::byte> out) const noexcept override;
@@ -59,6 +67,7 @@ class DeepgemmFp8 final : public Preparer {
     return shape_.scale_format != formats::Format::kE8m0 && !shape_.scales_are_exponents;
   }
 
+  Part part_of(std::size_t tensor_idx, const ExpertSource& source) const noexcept;
   formats::Fp8Strip strip_of(const Part& part, std::uint64_t strip_idx) const noexcept;
   void make_weights(const Part& part, std::uint64_t first_strip,
                     std::span<std::byte> out) const noexcept;
@@ -100,13 +109,17 @@ void DeepgemmFp8::add_scales(std::string_view name, const layout::DeepgemmScales
                                 .down_scales = !gate_up}});
 }
 
+Part DeepgemmFp8::part_of(std::size_t tensor_idx, const ExpertSource& source) const noexcept {
+  if (tensor_idx == kW13 || tensor_idx == kW13Scale) {
+    return {source.gate_up, source.gate_up_scales, layout_.gate_up, layout_.gate_up_scales};
+  }
+  return {source.down, source.down_scales, layout_.down, layout_.down_scales};
+}
+
 void DeepgemmFp8::make(std::size_t tensor_idx, std::uint64_t, std::uint64_t first_unit,
                        const ExpertSource& source, const LayerScalars&,
                        std::span<std::byte> out) const noexcept {
-  const bool gate_up = tensor_idx == kW13 || tensor_idx == kW13Scale;
-  const Part part =
-      gate_up ? Part{source.gate_up, source.gate_up_scales, layout_.gate_up, layout_.gate_up_scales}
-              : Part{source.down, source.down_scales, layout_.down, layout_.down_scales};
+  const Part part = part_of(tensor_idx, source);
   const bool weights = tensor_idx == kW13 || tensor_idx == kW2;
   if (weights && !is_requantised()) {
     return layout::ordered_rows_into({part.codes, part.order, part.codes.row_bytes},
@@ -166,6 +179,37 @@ void DeepgemmFp8::make_scales(const Part& part, std::uint64_t first_word_row,
       }
     }
   }
+}
+
+/// What becomes of a block whose largest magnitude is `amax`; nothing where its numbers are only
+/// rounded to another scale.
+std::optional<Loss> fate_of_block(float amax) noexcept {
+  if (!std::isfinite(amax)) return Loss::kNanBlocks;
+  if (amax == 0.0F || amax >= formats::kUe8m0LeastAmax) return std::nullopt;
+  const float scale = formats::ue8m0_scale_of(amax);
+  const bool is_zero = formats::decode_e4m3(formats::encode_e4m3(amax / scale)) == 0.0F;
+  return is_zero ? Loss::kFlushedScales : Loss::kRaisedScales;
+}
+
+void DeepgemmFp8::count_losses(const LossRequest& request, LossCounts& losses) const {
+  if (!may_lose(request.tensor_idx)) return;
+  const Part part = part_of(request.tensor_idx, request.source);
+  std::vector<LossCounts> of_strips(part.words.rows / kBlock);
+  const auto count_strip = [&](std::size_t strip_idx, std::size_t) {
+    const formats::Fp8Strip strip = strip_of(part, strip_idx);
+    for (std::uint64_t column = 0; column < strip.columns(); ++column) {
+      const auto lost = fate_of_block(formats::block_amax(strip, column));
+      if (lost) of_strips[strip_idx].add(*lost, 1);
+    }
+  };
+  if (request.pool != nullptr) {
+    request.pool->run(of_strips.size(), count_strip);
+  } else {
+    for (std::size_t strip_idx = 0; strip_idx < of_strips.size(); ++strip_idx) {
+      count_strip(strip_idx, 0);
+    }
+  }
+  for (const LossCounts& counts : of_strips) losses += counts;
 }
 
 void DeepgemmFp8::restore_codes(Matrix matrix, std::uint64_t row, const PreparedExpert& expert,

@@ -17,14 +17,18 @@ constexpr std::array<LossInfo, kNumLosses> kLosses{{
      "block scales that are too large with the scale of their matrix in them and become 448"},
     {Loss::kOverflowedScales, "overflowed_scales",
      "scales that are too large for the layout and become infinite or NaN"},
-    {Loss::kRaisedScales, "raised_scales", "block scales that are raised to 1e-10"},
+    {Loss::kRaisedScales, "raised_scales",
+     "block scales that are raised to the least one of the layout"},
     {Loss::kRoundedScales, "rounded_scales",
      "block scales of gate or up that are rounded to the larger scale of the two"},
     {Loss::kRoundedNumbers, "rounded_numbers",
      "FP8 numbers of gate or up that are rounded to the larger scale of the two"},
     {Loss::kFoldedScales, "folded_scales",
-     "block scales that are rounded with the scale of their matrix in them", false},
-    {Loss::kNarrowedScales, "narrowed_scales", "scales that are rounded to 16 bits", false},
+     "block scales that are rounded with the scale of their matrix in them", Refusal::kNobody},
+    {Loss::kNarrowedScales, "narrowed_scales", "scales that are rounded to 16 bits",
+     Refusal::kNobody},
+    {Loss::kNanBlocks, "nan_blocks", "FP8 blocks whose numbers are NaN or too large and become NaN",
+     Refusal::kAlways},
 }};
 
 }  // namespace
@@ -41,9 +45,12 @@ bool LossCounts::any() const noexcept {
   return std::ranges::any_of(counts_, [](std::uint64_t count) { return count > 0; });
 }
 
-std::optional<Loss> LossCounts::first_refused() const noexcept {
-  for (const LossInfo& row : kLosses) {
-    if (row.is_refused && of(row.loss) > 0) return row.loss;
+std::optional<Loss> LossCounts::first_refused(bool is_strict) const noexcept {
+  for (const Refusal refused : {Refusal::kAlways, Refusal::kStrict}) {
+    if (refused == Refusal::kStrict && !is_strict) break;
+    for (const LossInfo& row : kLosses) {
+      if (row.refused == refused && of(row.loss) > 0) return row.loss;
+    }
   }
   return std::nullopt;
 }

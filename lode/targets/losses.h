@@ -26,16 +26,22 @@ enum class Loss : std::uint8_t {
   kRoundedNumbers,
   kFoldedScales,
   kNarrowedScales,
+  kNanBlocks,
 };
-inline constexpr std::size_t kNumLosses = 9;
+inline constexpr std::size_t kNumLosses = 10;
+
+/// Who does not get an engine's bytes that have lost so.
+enum class Refusal : std::uint8_t {
+  kNobody,  // what all of a layout's numbers go through is only told
+  kStrict,  // who wants every number as it is: he can do without the target
+  kAlways,  // nothing of use is left
+};
 
 struct LossInfo {
   Loss loss;
   std::string_view name;     // "flushed_scales", as in receipts
   std::string_view meaning;  // what it is that is counted
-  // Whether who wants every number as it is can do without the target; what all of a layout's
-  // numbers go through is only told.
-  bool is_refused = true;
+  Refusal refused = Refusal::kStrict;
 };
 /// Every loss, in the order of the enum.
 std::span<const LossInfo> loss_table() noexcept;
@@ -50,8 +56,8 @@ class LossCounts {
   }
   LossCounts& operator+=(const LossCounts& other) noexcept;
   bool any() const noexcept;
-  /// The first that is refused, if there is one.
-  std::optional<Loss> first_refused() const noexcept;
+  /// The first that is refused, if there is one: always, or to who is strict.
+  std::optional<Loss> first_refused(bool is_strict) const noexcept;
 
   friend bool operator==(const LossCounts&, const LossCounts&) = default;
 

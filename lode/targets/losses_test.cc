@@ -21,13 +21,22 @@ TEST(Losses, NameTheFirstThatIsRefusedAndNotOneThatIsOnlyTold) {
   EXPECT_FALSE(counts.any());
   counts.add(Loss::kNarrowedScales, 3);
   EXPECT_TRUE(counts.any());
-  EXPECT_EQ(counts.first_refused(), std::nullopt);
+  EXPECT_EQ(counts.first_refused(true), std::nullopt);
   LossCounts more;
   more.add(Loss::kRoundedScales, 1);
   counts += more;
   counts += more;
-  EXPECT_EQ(counts.first_refused(), Loss::kRoundedScales);
+  EXPECT_EQ(counts.first_refused(true), Loss::kRoundedScales);
+  EXPECT_EQ(counts.first_refused(false), std::nullopt);
   EXPECT_EQ(counts.of(Loss::kRoundedScales), 2U);
+}
+
+TEST(Losses, AreRefusedToEverybodyWhereNothingIsLeft) {
+  LossCounts counts;
+  counts.add(Loss::kFlushedScales, 1);
+  counts.add(Loss::kNanBlocks, 1);
+  EXPECT_EQ(counts.first_refused(false), Loss::kNanBlocks);
+  EXPECT_EQ(counts.first_refused(true), Loss::kNanBlocks);
 }
 
 // 0x38 is 1, 0x3C 1.5, 0x01 the smallest, 2^-9, 0x7E the largest, 448; 0x7F is NaN.

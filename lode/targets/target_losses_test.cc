@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -91,6 +92,8 @@ class Expert {
     source.gate_up_scales =
         layout::rows_of(gate_up_scales_, shape_.num_halves(),
                         formats::scale_columns(encoding, kHidden) * scale_bytes_);
+    source.down = layout::rows_of(std::span(codes_).first(codes_.size() / 2), 1,
+                                  formats::row_bytes(encoding, kIntermediate));
     source.down_scales = layout::rows_of(
         down_scales_, 1, formats::scale_columns(encoding, kIntermediate) * scale_bytes_);
     return source;
@@ -241,6 +244,31 @@ TEST(TargetLosses, BlockScalesOfFp8AreRaised) {
     EXPECT_EQ(expert.lost_by(target), only({{Loss::kRaisedScales, 1}, {Loss::kNegativeScales, 1}}));
   }
   EXPECT_EQ(expert.lost_by(Target::kVllmCutlass), LossCounts{});
+}
+
+// weight_layouts 3.6: a block's largest magnitude is at least 1e-4, so that its scale is 2^-22 or
+// more. All codes are 1: of 1e-40 nothing is left, of 1e-5 it is. One block is one scale.
+TEST(TargetLosses, DeepgemmFlushesAndRaisesBlocksBelowItsLeast) {
+  Expert expert(formats::kFp8Block128, Format::kF32);
+  expert.put_scale(0, 1e-40F);
+  expert.put_scale(1, 1e-5F);
+  expert.put_scale(2, 2e-4F);
+  expert.put_scale(3, 0.0F);
+  EXPECT_EQ(expert.lost_by(Target::kDeepgemm),
+            only({{Loss::kFlushedScales, 1}, {Loss::kRaisedScales, 1}}));
+}
+
+// 448 * 1e38 is no number of F32, 3e38 is one; a code that is NaN makes its block so.
+TEST(TargetLosses, DeepgemmMakesNanOfBlocksThatOverflow) {
+  Expert expert(formats::kFp8Block128, Format::kF32);
+  expert.put_scale(0, 3e38F);
+  EXPECT_EQ(expert.lost_by(Target::kDeepgemm), LossCounts{});
+  expert.put_scale(0, 1e38F);
+  expert.put_codes({0x7E});
+  EXPECT_EQ(expert.lost_by(Target::kDeepgemm), only({{Loss::kNanBlocks, 1}}));
+  expert.put_scale(0, 1.0F);
+  expert.put_codes({0x38, 0x38, 0x7F}, true);
+  EXPECT_EQ(expert.lost_by(Target::kDeepgemm), only({{Loss::kNanBlocks, 1}}));
 }
 
 TEST(TargetLosses, AreNoneWhereBytesAreKept) {
