@@ -146,7 +146,13 @@ TEST(BadScales, OfMatricesAreNamedWhereTheyAreNotFiniteOrNotAboveZero) {
   }
   // A divisor of which the reciprocal is infinite.
   expect_row({"ct_nvfp4", kExpert + "up_proj.weight_global_scale", f32(1e-40F), 0, "divisor",
-              kNvfp4Targets, 4, "scale of expert 1, up"});
+              kNvfp4Targets, 4,
+              "scale of expert 1, up: want a finite number above zero, found 1e-40, a divisor "
+              "(layer 1, " +
+                  kExpert + "up_proj.weight_global_scale in "});
+  expect_row({"modelopt_nvfp4", kExpert + "down_proj.weight_scale_2", f32(-2.0F), 12,
+              "not above zero", kNvfp4Targets, 4,
+              "found -2 (layer 1, " + kExpert + "down_proj.weight_scale_2 in "});
 }
 
 TEST(BadScales, OfActivationsAreNamedWhereTheTargetReadsThem) {
@@ -159,6 +165,17 @@ TEST(BadScales, OfActivationsAreNamedWhereTheTargetReadsThem) {
     expect_row({"modelopt_nvfp4", scale, f32(value), 12, fault, {"marlin"}, 0, "prepared"});
   }
   expect_row({"modelopt_nvfp4", scale, {}, 0, "no fault", kFourBitActivations, 4, "none for 1 of"});
+  for (const std::string expert : {"0", "1"}) {
+    const std::string module = "model.layers.1.mlp.experts." + expert + ".up_proj.";
+    expect_row({"modelopt_nvfp4",
+                module + "input_scale",
+                {},
+                0,
+                "no fault",
+                kFourBitActivations,
+                4,
+                "layer 1, " + module + "weight in "});
+  }
   expect_row({"modelopt_nvfp4", scale, {}, 0, "no fault", {"marlin"}, 0, "prepared"});
 }
 

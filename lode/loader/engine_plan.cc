@@ -99,6 +99,8 @@ Result<EnginePlan> plan_engine(const Binding& binding, const EngineChoice& choic
                                std::uint32_t threads) {
   EnginePlan plan;
   plan.threads = threads;
+  // What one expert of the model has all must have: whoever reads them says which has not.
+  const bool input_scales = std::ranges::any_of(binding.experts, have_input_scales);
   std::uint64_t expert_bytes = 0;
   for (std::size_t layer = 0; layer < binding.experts.size(); ++layer) {
     const std::vector<ExpertSource>& experts = binding.experts[layer];
@@ -106,6 +108,7 @@ Result<EnginePlan> plan_engine(const Binding& binding, const EngineChoice& choic
     const std::string place = fmt::format("layer {}", layer);
     auto shape = experts_shape(experts);
     if (!shape) return at(place, std::move(shape).error());
+    shape->input_scales = input_scales;
     LODE_TRY_STATUS(check_experts(choice.experts, experts.size()));
     auto bank = plan_engine_bank(
         *shape, choice, choice.experts.empty() ? all_experts(experts.size()) : choice.experts);

@@ -179,7 +179,7 @@ Status EngineStream::run_banks() {
 Status EngineStream::begin_bank(const EngineBankPlan& bank) {
   bank_ = &bank;
   LODE_TRY(scalars_, read_layer_scalars(binding_.experts[bank.layer], bank,
-                                        {parts_.engine, *reader_, pool_}));
+                                        {parts_.engine, *reader_, pool_, parts_.index}));
   return {};
 }
 

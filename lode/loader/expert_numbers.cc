@@ -61,17 +61,20 @@ struct StoredRows {
 
 bool is_plain(Format format) { return format == Format::kBf16 || format == Format::kF16; }
 
-std::string place_of(const Region& region, const checkpoint::TensorIndex& index) {
-  for (const checkpoint::TensorRecord& tensor : index.tensors()) {
-    const bool here = tensor.shard_id == region.shard &&
-                      tensor.file_offset <= region.offset_bytes &&
-                      region.offset_bytes - tensor.file_offset < tensor.bytes;
-    if (here) return fmt::format("{} in {}", tensor.name, index.shards()[tensor.shard_id].path);
+}  // namespace
+
+std::string place_in_files(std::uint32_t shard, std::uint64_t offset_bytes,
+                           const checkpoint::TensorIndex* index) {
+  if (index == nullptr) return {};
+  for (const checkpoint::TensorRecord& tensor : index->tensors()) {
+    const bool here = tensor.shard_id == shard && tensor.file_offset <= offset_bytes &&
+                      offset_bytes - tensor.file_offset < tensor.bytes;
+    if (!here) continue;
+    return fmt::format("{} in {}", checkpoint::printable(tensor.name),
+                       index->shards()[tensor.shard_id].path);
   }
   return {};
 }
-
-}  // namespace
 
 Error with_origin(Error error, const targets::ExpertSource& source, const NumberOrigin& origin) {
   if (error.code != Code::kInvalidSource || origin.index == nullptr) return error;
@@ -89,7 +92,8 @@ Error with_origin(Error error, const targets::ExpertSource& source, const Number
     if (one.rows.empty() || (is_codes && !is_plain(one.format))) continue;
     const auto bad = first_bad(one.rows, one.format);
     if (!bad) continue;
-    const std::string place = place_of(*one.halves.at(bad->half), *origin.index);
+    const Region& region = *one.halves.at(bad->half);
+    const std::string place = place_in_files(region.shard, region.offset_bytes, origin.index);
     if (place.empty()) break;
     error.where = error.where.empty() ? place : fmt::format("{}, {}", error.where, place);
     break;

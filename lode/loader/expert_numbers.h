@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <string>
 
 #include "lode/base/result.h"
 #include "lode/checkpoint/tensor_index.h"
@@ -29,6 +31,9 @@ struct NumberOrigin {
 
 /// A refusal of an expert's numbers, with the tensor and the file of the first that is not finite.
 Error with_origin(Error error, const targets::ExpertSource& source, const NumberOrigin& origin);
+/// "TENSOR in FILE" for what lies there; empty without an index, or where no tensor lies.
+std::string place_in_files(std::uint32_t shard, std::uint64_t offset_bytes,
+                           const checkpoint::TensorIndex* index);
 /// A refusal of numbers, with the command that looks at all; the index may be null.
 Error with_advice(Error error, const checkpoint::TensorIndex* index);
 

@@ -63,6 +63,12 @@ Error differs(std::size_t expert, std::string_view what) {
 
 }  // namespace
 
+bool have_input_scales(const std::vector<ExpertSource>& experts) noexcept {
+  return std::ranges::any_of(experts, [](const ExpertSource& expert) {
+    return expert.gate.has_input_scale || expert.up.has_input_scale || expert.down.has_input_scale;
+  });
+}
+
 Result<targets::ExpertsShape> experts_shape(const std::vector<ExpertSource>& experts) {
   LODE_CHECK(!experts.empty(), "a layer with experts");
   const ExpertSource& first = experts.front();
@@ -77,7 +83,7 @@ Result<targets::ExpertsShape> experts_shape(const std::vector<ExpertSource>& exp
   const Format stored = first.gate.stored_scale_format;
   shape.scales_are_exponents = stored == Format::kE8m0;
   if (shape.bias) shape.bias_format = first.down_bias.format;
-  shape.input_scales = first.gate.has_input_scale;
+  shape.input_scales = have_input_scales(experts);
   for (std::size_t i = 0; i < experts.size(); ++i) {
     const ExpertSource& expert = experts[i];
     for (const MatrixSource* matrix : {&expert.gate, &expert.up, &expert.down}) {

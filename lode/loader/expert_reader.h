@@ -22,6 +22,9 @@ inline constexpr targets::Needs kScaleNeeds{.gate_up_scales = true, .down_scales
 /// The numbers of its matrices alone.
 inline constexpr targets::Needs kCodeNeeds{.gate_up = true, .down = true};
 
+/// Whether any of them has a scale that its producer prescribes for activations.
+bool have_input_scales(const std::vector<ExpertSource>& experts) noexcept;
+
 /// What the experts of a layer are to a preparer of a GPU engine's tensors; `num_experts` is
 /// theirs.
 ///

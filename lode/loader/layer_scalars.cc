@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "lode/formats/dequantise.h"
 #include "lode/layout/code_counts.h"
 #include "lode/loader/bind_matrix.h"
+#include "lode/loader/expert_numbers.h"
 #include "lode/targets/refiner.h"
 
 namespace lode::loader {
@@ -23,6 +25,8 @@ struct Number {
   std::uint64_t offset_bytes = 0;
   Format format = Format::kF32;
   bool is_divisor = false;
+
+  float as_multiplier(float stored) const noexcept { return is_divisor ? 1.0F / stored : stored; }
 };
 
 // Of a matrix: its own scale, and that of its input.
@@ -67,6 +71,7 @@ class NumberReader {
  public:
   explicit NumberReader(io::ReadEngine& engine) : engine_(engine) {}
 
+  /// As they are stored.
   Result<std::vector<float>> read(const std::vector<Number>& numbers) {
     constexpr std::size_t kAtOnce = 64;
     std::vector<std::array<std::byte, 4>> bytes(numbers.size());
@@ -88,8 +93,7 @@ class NumberReader {
     LODE_TRY_STATUS(std::move(first));
     std::vector<float> values;
     for (std::size_t i = 0; i < numbers.size(); ++i) {
-      const float value = formats::number_at(numbers[i].format, bytes[i], 0);
-      values.push_back(numbers[i].is_divisor ? 1.0F / value : value);
+      values.push_back(formats::number_at(numbers[i].format, bytes[i], 0));
     }
     return values;
   }
@@ -98,37 +102,41 @@ class NumberReader {
   io::ReadEngine& engine_;
 };
 
-Status check_scales(std::span<const float> scales, const MatrixOfEach& matrix,
-                    std::string_view what, const std::vector<std::uint32_t>* experts) {
-  for (std::size_t i = 0; i < scales.size(); ++i) {
-    if (std::isfinite(scales[i]) && scales[i] > 0.0F) continue;
-    return Error{.code = Code::kInvalidSource,
-                 .thing = fmt::format("{} of expert {}, {}", what,
-                                      experts != nullptr ? (*experts)[i] : i, matrix.name),
-                 .wanted = "a finite number above zero",
-                 .found = fmt::format("{}", scales[i])};
-  }
-  return {};
-}
+// Scales of one matrix of some experts, as they are stored.
+struct StoredScales {
+  const std::vector<Number>& places;
+  const std::vector<float>& values;
+  std::string_view what;
+  std::string_view matrix;
+  bool are_divided_by = false;  // engines do: a denormal one becomes infinite
+};
 
-// Engines divide by them: a denormal one becomes infinite.
-Status check_reciprocals(std::span<const float> scales, const MatrixOfEach& matrix) {
-  for (std::size_t i = 0; i < scales.size(); ++i) {
-    if (std::isfinite(1.0F / scales[i])) continue;
-    return Error{.code = Code::kInvalidSource,
-                 .thing = fmt::format("input scale of expert {}, {}", i, matrix.name),
-                 .wanted = "a number with a finite reciprocal",
-                 .found = fmt::format("{}", scales[i])};
+Status check_scales(const StoredScales& scales, std::span<const std::uint32_t> experts,
+                    const checkpoint::TensorIndex* index) {
+  for (std::size_t i = 0; i < scales.values.size(); ++i) {
+    const Number& place = scales.places[i];
+    const float scale = place.as_multiplier(scales.values[i]);
+    const bool is_number = std::isfinite(scale) && scale > 0.0F;
+    if (is_number && (!scales.are_divided_by || std::isfinite(1.0F / scale))) continue;
+    return Error{
+        .code = Code::kInvalidSource,
+        .thing = fmt::format("{} of expert {}, {}", scales.what, experts[i], scales.matrix),
+        .wanted = is_number ? "a number with a finite reciprocal" : "a finite number above zero",
+        .found = fmt::format("{}{}", scales.values[i], place.is_divisor ? ", a divisor" : ""),
+        .where = place_in_files(place.shard, place.offset_bytes, index)};
   }
   return {};
 }
 
 Status check_all_have_input_scales(const std::vector<ExpertSource>& experts,
-                                   const MatrixOfEach& matrix) {
+                                   const MatrixOfEach& matrix,
+                                   const checkpoint::TensorIndex* index) {
   std::string missing;
+  const Region* first = nullptr;
   std::size_t count = 0;
   for (std::size_t i = 0; i < experts.size(); ++i) {
     if ((experts[i].*matrix.matrix).has_input_scale) continue;
+    if (first == nullptr) first = &(experts[i].*matrix.matrix).codes;
     if (++count <= 8) missing += fmt::format("{}{}", count == 1 ? "" : ", ", i);
   }
   if (count == 0) return {};
@@ -138,33 +146,30 @@ Status check_all_have_input_scales(const std::vector<ExpertSource>& experts,
       .wanted = "one for every expert: this target's kernels quantise activations by them",
       .found = fmt::format("none for {} of {} experts ({}{})", count, experts.size(), missing,
                            count > 8 ? ", ..." : ""),
+      .where = place_in_files(first->shard, first->offset_bytes, index),
       .hint = "a target that computes with 16-bit activations, such as marlin, needs none"};
+}
+
+std::vector<std::uint32_t> all_experts(std::size_t num_experts) {
+  std::vector<std::uint32_t> experts(num_experts);
+  std::iota(experts.begin(), experts.end(), 0U);
+  return experts;
 }
 
 class Gatherer {
  public:
   Gatherer(const std::vector<ExpertSource>& experts, const EngineBankPlan& bank,
-           io::ReadEngine& engine)
-      : experts_(experts), bank_(bank), numbers_(engine) {}
+           const LayerReading& reading)
+      : experts_(experts), bank_(bank), numbers_(reading.engine), index_(reading.index) {}
 
   Status gather(const MatrixOfEach& matrix, Scalars& scalars) {
     if (has_matrix_scale(experts_.front().*matrix.matrix)) {
-      std::vector<Number> places;
-      for (const std::uint32_t expert : bank_.experts) {
-        places.push_back(matrix_scale(experts_[expert].*matrix.matrix));
-      }
-      LODE_TRY(scalars.*matrix.scales, numbers_.read(places));
-      LODE_TRY_STATUS(check_scales(scalars.*matrix.scales, matrix, "scale", &bank_.experts));
+      LODE_TRY(scalars.*matrix.scales, read({matrix, "scale", matrix_scale, false}, bank_.experts));
     }
     if (!bank_.preparer->wants_input_scales()) return {};
-    LODE_TRY_STATUS(check_all_have_input_scales(experts_, matrix));
-    std::vector<Number> places;
-    for (const ExpertSource& expert : experts_) {
-      places.push_back(input_scale(expert.*matrix.matrix));
-    }
-    LODE_TRY(const std::vector<float> all, numbers_.read(places));
-    LODE_TRY_STATUS(check_scales(all, matrix, "input scale", nullptr));
-    LODE_TRY_STATUS(check_reciprocals(all, matrix));
+    LODE_TRY_STATUS(check_all_have_input_scales(experts_, matrix, index_));
+    LODE_TRY(const std::vector<float> all,
+             read({matrix, "input scale", input_scale, true}, all_experts(experts_.size())));
     for (const std::uint32_t expert : bank_.experts) {
       (scalars.*matrix.input_scales).push_back(all[expert]);
     }
@@ -174,9 +179,30 @@ class Gatherer {
   }
 
  private:
+  struct Kind {
+    const MatrixOfEach& matrix;
+    std::string_view what;
+    Number (*place)(const MatrixSource&);
+    bool are_divided_by;
+  };
+
+  // As multipliers.
+  Result<std::vector<float>> read(const Kind& kind, const std::vector<std::uint32_t>& experts) {
+    std::vector<Number> places;
+    for (const std::uint32_t expert : experts) {
+      places.push_back(kind.place(experts_[expert].*kind.matrix.matrix));
+    }
+    LODE_TRY(std::vector<float> values, numbers_.read(places));
+    LODE_TRY_STATUS(check_scales({places, values, kind.what, kind.matrix.name, kind.are_divided_by},
+                                 experts, index_));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = places[i].as_multiplier(values[i]);
+    return values;
+  }
+
   const std::vector<ExpertSource>& experts_;
   const EngineBankPlan& bank_;
   NumberReader numbers_;
+  const checkpoint::TensorIndex* index_;
 };
 
 // Engines ask for it of scales of one byte.
@@ -199,16 +225,18 @@ Status find_largest_block_scales(const std::vector<ExpertSource>& experts,
 
 // What follows from the weights themselves, where they are quantised on the way.
 Status measure_experts(const std::vector<ExpertSource>& experts, const EngineBankPlan& bank,
-                       ExpertReader& reader, Scalars& scalars) {
+                       const LayerReading& reading, Scalars& scalars) {
   const targets::Refiner* const refiner = bank.preparer->refiner();
   if (refiner == nullptr || !refiner->wants_measure()) return {};
-  return reader.read_each({experts, bank.experts, kCodeNeeds},
-                          [&](std::size_t idx, const targets::ExpertSource& source) -> Status {
-                            Status measured = refiner->measure(idx, source, scalars);
-                            if (measured) return {};
-                            return at(fmt::format("expert {}", bank.experts[idx]),
-                                      std::move(measured).error());
-                          });
+  return reading.reader.read_each(
+      {experts, bank.experts, kCodeNeeds},
+      [&](std::size_t idx, const targets::ExpertSource& source) -> Status {
+        Status measured = refiner->measure(idx, source, scalars);
+        if (measured) return {};
+        const std::uint32_t expert = bank.experts[idx];
+        return with_origin(at(fmt::format("expert {}", expert), std::move(measured).error()),
+                           source, {experts[expert], bank.shape.encoding, reading.index});
+      });
 }
 
 }  // namespace
@@ -216,14 +244,14 @@ Status measure_experts(const std::vector<ExpertSource>& experts, const EngineBan
 Result<Scalars> read_layer_scalars(const std::vector<ExpertSource>& experts,
                                    const EngineBankPlan& bank, const LayerReading& reading) {
   Scalars scalars;
-  Gatherer gatherer(experts, bank, reading.engine);
+  Gatherer gatherer(experts, bank, reading);
   for (const MatrixOfEach& matrix : kMatrices) {
     LODE_TRY_STATUS(gatherer.gather(matrix, scalars));
   }
   if (bank.preparer->wants_largest_block_scales()) {
     LODE_TRY_STATUS(find_largest_block_scales(experts, bank, reading, scalars));
   }
-  LODE_TRY_STATUS(measure_experts(experts, bank, reading.reader, scalars));
+  LODE_TRY_STATUS(measure_experts(experts, bank, reading, scalars));
   return scalars;
 }
 

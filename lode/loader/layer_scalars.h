@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lode/base/result.h"
+#include "lode/checkpoint/tensor_index.h"
 #include "lode/loader/engine_plan.h"
 #include "lode/loader/expert_reader.h"
 #include "lode/parallel/thread_pool.h"
@@ -12,6 +13,7 @@ struct LayerReading {
   io::ReadEngine& engine;
   ExpertReader& reader;
   parallel::ThreadPool& pool;
+  const checkpoint::TensorIndex* index = nullptr;  // names what is refused, if there is one
 };
 
 /// Reads what a preparer must know of a layer before its first tensor: scales of matrices and of

@@ -188,28 +188,55 @@ TEST(EngineTarget, GivesNoSourceAway) {
   EXPECT_EQ(refused.error().code, Code::kUnsupported);
 }
 
-TEST(EngineTarget, NamesExpertsWithoutTheScalesOfActivationsThatItWants) {
-  PreparedModel model(kModel);
-  for (std::size_t i = 0; i < model.binding().experts[0].size(); ++i) {
-    loader::ExpertSource& expert = model.binding().experts[0][i];
-    for (loader::MatrixSource* matrix : {&expert.gate, &expert.up, &expert.down}) {
-      matrix->input_scale_shard = matrix->matrix_scale_shard;
-      matrix->input_scale_offset_bytes = matrix->matrix_scale_offset_bytes;
-      matrix->has_input_scale = i != 3 && i != 5;
+// Every expert has one that `has` says has; the scale of its matrix serves as it.
+void give_input_scales(PreparedModel& model, bool (*has)(std::size_t layer, std::size_t expert)) {
+  for (std::size_t layer = 0; layer < model.binding().experts.size(); ++layer) {
+    for (std::size_t i = 0; i < model.binding().experts[layer].size(); ++i) {
+      loader::ExpertSource& expert = model.binding().experts[layer][i];
+      for (loader::MatrixSource* matrix : {&expert.gate, &expert.up, &expert.down}) {
+        matrix->input_scale_shard = matrix->matrix_scale_shard;
+        matrix->input_scale_offset_bytes = matrix->matrix_scale_offset_bytes;
+        matrix->has_input_scale = has(layer, i);
+      }
     }
   }
+}
+
+Error error_of_vllm(PreparedModel& model) {
   const EngineChoice choice{.target = Target::kVllmCutlass};
   const auto plan = loader::plan_engine(model.binding(), choice, 2);
-  ASSERT_TRUE(plan);
+  if (!plan) return plan.error();
   memory::Ledger ledger(kRoomy);
   loader::ChecksumSink sink;
   const auto engine = loader::make_engine(model.plan());
-  ASSERT_TRUE(engine);
   const Status made =
       loader::stream_engine(*plan, model.binding(), {ledger, **engine, sink, nullptr, {}, nullptr});
-  ASSERT_FALSE(made);
-  EXPECT_EQ(made.error().code, Code::kInvalidSource);
-  EXPECT_THAT(to_string(made.error()), testing::HasSubstr("2 of 8 experts (3, 5)"));
+  return made ? Error{.thing = "none"} : made.error();
+}
+
+TEST(EngineTarget, NamesExpertsWithoutTheScalesOfActivationsThatItWants) {
+  PreparedModel model(kModel);
+  give_input_scales(model, [](std::size_t, std::size_t i) { return i != 3 && i != 5; });
+  const Error error = error_of_vllm(model);
+  EXPECT_EQ(error.code, Code::kInvalidSource);
+  EXPECT_THAT(to_string(error), testing::HasSubstr("2 of 8 experts (3, 5)"));
+}
+
+TEST(EngineTarget, WantsScalesOfActivationsOfTheFirstExpertWhereAnotherHasThem) {
+  PreparedModel model(kModel);
+  give_input_scales(model, [](std::size_t, std::size_t i) { return i > 0; });
+  const Error error = error_of_vllm(model);
+  EXPECT_EQ(error.code, Code::kInvalidSource);
+  EXPECT_THAT(to_string(error), testing::HasSubstr("1 of 8 experts (0)"));
+}
+
+TEST(EngineTarget, WantsScalesOfActivationsOfEveryLayerWhereOneHasThem) {
+  PreparedModel model(kModel);
+  give_input_scales(model, [](std::size_t layer, std::size_t) { return layer == 1; });
+  const Error error = error_of_vllm(model);
+  EXPECT_EQ(error.code, Code::kInvalidSource);
+  EXPECT_THAT(to_string(error), testing::HasSubstr("8 of 8 experts"));
+  EXPECT_THAT(to_string(error), testing::HasSubstr("layer 0"));
 }
 
 }  // namespace
