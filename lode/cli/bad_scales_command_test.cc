@@ -188,6 +188,36 @@ TEST(BadScales, OfTheOtherDialectAreNoted) {
               "as if a divisor was read as a multiplier"});
 }
 
+TEST(BadScales, OfMatricesThatAreDenormalAreNoted) {
+  for (const float value : {1e-40F, 0x1.8p-127F}) {
+    expect_row({"modelopt_nvfp4",
+                kExpert + "down_proj.weight_scale_2",
+                f32(value),
+                0,
+                "denormal: 1 scale of a matrix, which makes weights of next to nothing, the first "
+                "of layer 1, expert 1, down",
+                {"marlin"},
+                0,
+                "prepared"});
+    expect_row({"modelopt_fp8",
+                kExpert + "up_proj.weight_scale",
+                f32(value),
+                0,
+                "the first of layer 1, expert 1, up",
+                {},
+                0,
+                ""});
+  }
+  expect_row({"modelopt_nvfp4",
+              kExpert + "down_proj.weight_scale_2",
+              f32(0x1p-126F),
+              0,
+              "denormal_matrix_scales 0",
+              {},
+              0,
+              ""});
+}
+
 TEST(BadScales, OfGateAndUpThatDifferAreNotedAndRefusedByStrictWhereOneServesBoth) {
   expect_row({"modelopt_nvfp4",
               kExpert + "gate_proj.weight_scale_2",

@@ -169,7 +169,8 @@ void add_report(Verdict& verdict, const loader::ScanReport& report) {
                     {"denormal_scales", report.denormal_scales},
                     {"negative_scales", report.negative_scales},
                     {"unequal_pairs", report.unequal_pairs},
-                    {"implausible_scales", report.implausible_scales}};
+                    {"implausible_scales", report.implausible_scales},
+                    {"denormal_matrix_scales", report.denormal_matrix_scales}};
   if (report.unequal_pairs > 0) {
     verdict.notes.push_back(fmt::format(
         "gate and up have different scales of the matrix in {}, the first of {}; lode keeps both, "
@@ -181,6 +182,11 @@ void add_report(Verdict& verdict, const loader::ScanReport& report) {
         "{} of a matrix would make weights of thousands, the first of {}: as if a divisor was read "
         "as a multiplier, or the other way round",
         count_of(report.implausible_scales, "scale"), report.first_implausible_scale));
+  }
+  if (report.denormal_matrix_scales > 0) {
+    verdict.notes.push_back(fmt::format(
+        "denormal: {} of a matrix, which makes weights of next to nothing, the first of {}",
+        count_of(report.denormal_matrix_scales, "scale"), report.first_denormal_matrix_scale));
   }
 }
 

@@ -300,12 +300,19 @@ void Scanner::compare_pair(const MatrixSource& gate, const MatrixSource& up,
 void Scanner::weigh_scale(const MatrixSource& matrix, const std::string& place,
                           std::string_view name) {
   const formats::TensorScale kind = matrix.encoding.tensor_scale;
-  const auto scale = matrix_scale(matrix);
-  if (!scale || kind == formats::TensorScale::kNone) return;
-  if (is_plausible(kind == formats::TensorScale::kDivisor ? 1.0F / *scale : *scale)) return;
-  report_.implausible_scales += 1;
-  if (report_.implausible_scales > 1) return;
-  report_.first_implausible_scale = fmt::format("{}, {}", place, name);
+  const auto stored = matrix_scale(matrix);
+  if (!stored) return;
+  const float scale = kind == formats::TensorScale::kDivisor ? 1.0F / *stored : *stored;
+  const auto count = [&](std::uint64_t& scales, std::string& first) {
+    scales += 1;
+    if (scales == 1) first = fmt::format("{}, {}", place, name);
+  };
+  if (std::fpclassify(scale) == FP_SUBNORMAL) {
+    count(report_.denormal_matrix_scales, report_.first_denormal_matrix_scale);
+  }
+  if (kind != formats::TensorScale::kNone && !is_plausible(scale)) {
+    count(report_.implausible_scales, report_.first_implausible_scale);
+  }
 }
 
 void Scanner::compare_scales() {

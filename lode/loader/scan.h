@@ -37,6 +37,9 @@ struct ScanReport {
   // or the other way round.
   std::uint64_t implausible_scales = 0;
   std::string first_implausible_scale;  // "layer 3, expert 5, gate"
+  // Scales of matrices that as multipliers are below the normal numbers of F32.
+  std::uint64_t denormal_matrix_scales = 0;
+  std::string first_denormal_matrix_scale;  // as above
 };
 
 /// Reads every byte of every tensor and looks at the numbers: weights, vectors and block scales
