@@ -1,5 +1,6 @@
 #include "lode/cli/balance_apply.h"
 
+#include <algorithm>
 #include <limits>
 #include <memory>
 
@@ -42,18 +43,30 @@ engine::BalanceSettings moves_alone(std::uint64_t step_bytes) {
           .checksums = true};
 }
 
-// Text is made while experts move, where there is a prompt.
-Status run_beside(const LoadedModel& loaded, const engine::Request& request,
-                  std::string_view prompt) {
-  if (request.prompt_ids.empty()) return {};
+// Text is made while experts move, where there is a prompt. False where it was told to stop.
+Result<bool> run_beside(const LoadedModel& loaded, const engine::Request& request,
+                        std::string_view prompt) {
+  if (request.prompt_ids.empty()) return true;
   if (loaded.speaks) LODE_TRY_STATUS(write_standard_output(prompt));
   LODE_TRY(const engine::Generation result,
            loaded.engine->generate(request, [&](std::string_view piece) {
              return (!loaded.speaks || write_standard_output(piece)) && !interrupted();
            }));
-  if (result.finish == engine::Finish::kCancelled)
-    return Error{.code = Code::kInterrupted, .thing = "balance apply", .found = "interrupted"};
-  return loaded.speaks ? write_standard_output("\n") : Status{};
+  if (loaded.speaks) LODE_TRY_STATUS(write_standard_output("\n"));
+  return result.finish != engine::Finish::kCancelled;
+}
+
+// Whether maps can be had is known before a weight is read.
+Status check_maps(const engine::RunPlan& plan, std::span<const placement::ExpertMap> maps) {
+  if (maps.size() != plan.maps.size()) {
+    return Error{.code = Code::kUsage,
+                 .thing = "maps to apply",
+                 .wanted = fmt::format("those of {} layers", plan.maps.size()),
+                 .found = fmt::format("those of {}", maps.size())};
+  }
+  for (std::size_t layer = 0; layer < maps.size(); ++layer)
+    LODE_TRY_STATUS(eplb::check_target(layer, plan.maps[layer], maps[layer]));
+  return {};
 }
 
 // Of the rank that received most, while it did nothing else.
@@ -69,9 +82,11 @@ double bytes_per_second(const engine::BalanceLog& log) {
 
 Status print(const engine::BalanceLog& log, const ApplyOptions& options) {
   if (options.json) return write_standard_output(json::dump(as_json(log), 2) + "\n");
-  std::string text =
-      fmt::format("{} layers moved, {} between ranks, every record's sum was right\n",
-                  log.layers_moved, human_bytes(log.received_bytes()));
+  std::string text = fmt::format("{} layers moved, ", log.layers_moved);
+  text += log.received_bytes() == 0
+              ? "nothing between ranks\n"
+              : fmt::format("{} between ranks, every record's sum was right\n",
+                            human_bytes(log.received_bytes()));
   if (!options.has_prompt() && log.received_bytes() > 0) {
     text +=
         fmt::format("{:.0f} MB/s to a rank: what --balance-bandwidth of `lode run` can be told\n",
@@ -92,6 +107,7 @@ Status apply(const ModelOptions& model, const ApplyOptions& options, const RankC
   request.max_new_tokens = options.max_new_tokens;
   request.sampling.temperature = 0;
   const auto check = [&](const engine::Source& source, const engine::RunPlan& plan) -> Status {
+    LODE_TRY_STATUS(check_maps(plan, maps));
     if (!options.has_prompt()) return {};
     LODE_TRY(prompt, prompt_of(options.prompt, plan));
     LODE_TRY(request.prompt_ids, prompt_ids(source, plan, prompt));
@@ -100,11 +116,11 @@ Status apply(const ModelOptions& model, const ApplyOptions& options, const RankC
   LODE_TRY(const LoadedModel loaded, load_model(model, settings, context, check));
   engine::Balancer& balancer = *loaded.engine->balancer();
   LODE_TRY_STATUS(balancer.adopt(std::move(maps)));
-  LODE_TRY_STATUS(run_beside(loaded, request, prompt));
-  LODE_TRY_STATUS(balancer.settle());
+  LODE_TRY(const bool goes_on, run_beside(loaded, request, prompt));
+  if (!goes_on) return interrupted_run(context, "balance apply");
+  LODE_TRY_STATUS(balancer.settle([] { return !interrupted(); }));
   LODE_TRY(const engine::BalanceLog log, balancer.finish());
-  if (loaded.speaks) LODE_TRY_STATUS(print(log, options));
-  return end_run(model, loaded);
+  return end_run(model, loaded, [&] { return print(log, options); });
 }
 
 }  // namespace
@@ -130,7 +146,9 @@ void add_balance_apply(Program& program, CLI::App* balance) {
   add_prompt_options(command, options->prompt, "Continue this text while experts move");
   command->add_option("-n,--max-new-tokens", options->max_new_tokens, "Of that text")
       ->capture_default_str();
-  command->add_flag("--json", options->json, "Print what was done by layer and rank as JSON");
+  command->add_flag("--json", options->json, "Print what was done by layer and rank as JSON")
+      ->excludes("--prompt")
+      ->excludes("--prompt-file");
   command->callback([&program, model, options] {
     program.chosen = [model, options] {
       return on_ranks(*model,

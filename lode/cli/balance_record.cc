@@ -41,16 +41,18 @@ Status record(const ModelOptions& model, const RecordOptions& options, const Ran
   LODE_TRY(const engine::Generation result,
            loaded.engine->generate(
                request, [](std::string_view) { return !interrupted(); }, &recorder));
-  if (!loaded.speaks) return end_run(model, loaded);
-  const engine::BalanceLoads loads = recorder.loads();
-  LODE_TRY_STATUS(write_text_file(options.out, json::dump(engine::as_json(loads)) + "\n"));
-  write_standard_error(fmt::format("{} tokens in {} passes, {} layers of {} experts: {}\n",
-                                   request.prompt_ids.size() + result.ids.size(),
-                                   static_cast<std::uint64_t>(loads.steps), loads.layers,
-                                   loads.experts, options.out));
-  LODE_TRY_STATUS(end_run(model, loaded));
+  const auto tell = [&]() -> Status {
+    const engine::BalanceLoads loads = recorder.loads();
+    LODE_TRY_STATUS(write_text_file(options.out, json::dump(engine::as_json(loads)) + "\n"));
+    write_standard_error(fmt::format("{} tokens in {} passes, {} layers of {} experts: {}\n",
+                                     request.prompt_ids.size() + result.ids.size(),
+                                     static_cast<std::uint64_t>(loads.steps), loads.layers,
+                                     loads.experts, options.out));
+    return {};
+  };
+  LODE_TRY_STATUS(end_run(model, loaded, tell));
   if (result.finish != engine::Finish::kCancelled) return {};
-  return Error{.code = Code::kInterrupted, .thing = "balance record", .found = "interrupted"};
+  return interrupted_run(context, "balance record");
 }
 
 }  // namespace

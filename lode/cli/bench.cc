@@ -102,16 +102,17 @@ Status bench(const ModelOptions& model, const BenchOptions& options, const RankC
   }
   LODE_TRY(const LoadedModel loaded, load_model(model, settings, context));
   LODE_TRY(const std::vector<Measured> all, measure(loaded, options));
-  if (!loaded.speaks) return end_run(model, loaded);
-  LODE_TRY(const double bandwidth, bandwidth_of(loaded));
-  if (options.json) {
+  return end_run(model, loaded, [&]() -> Status {
+    LODE_TRY(const double bandwidth, bandwidth_of(loaded));
+    if (!options.json) {
+      print(all, loaded.plan.threads, bandwidth);
+      return {};
+    }
     for (const Measured& measured : all) {
       fmt::print("{}\n", json::dump(as_json(measured, loaded.plan.threads, bandwidth)));
     }
-  } else {
-    print(all, loaded.plan.threads, bandwidth);
-  }
-  return end_run(model, loaded);
+    return {};
+  });
 }
 
 }  // namespace

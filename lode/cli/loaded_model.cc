@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdio>
 #include <new>
+#include <optional>
 
 #include "lode/base/bytes.h"
 #include "lode/base/fmt.h"
@@ -181,14 +182,27 @@ Status deliver(const std::string& file, std::string ledger, const Receipt& recei
   return check_as_planned(std::move(ledger), receipt);
 }
 
-Status end_balancing(const ModelOptions& options, const LoadedModel& loaded) {
-  engine::Balancer* const balancer = loaded.engine->balancer();
-  if (balancer == nullptr) return {};
-  LODE_TRY(const engine::BalanceLog log, balancer->finish());
-  if (!loaded.speaks) return {};
-  write_standard_error(fmt::format("\n{}", engine::as_text(log)));
+// Nothing where there is no balancing.
+Status deliver_balance(const ModelOptions& options,
+                       const std::optional<engine::BalanceLog>& balance) {
+  if (!balance) return {};
+  write_standard_error(fmt::format("\n{}", engine::as_text(*balance)));
   if (options.balance_report.empty()) return {};
-  return write_text_file(options.balance_report, json::dump(engine::as_json(log), 2) + "\n");
+  return write_text_file(options.balance_report, json::dump(engine::as_json(*balance), 2) + "\n");
+}
+
+// Files that are written at the end are tried at the beginning.
+Status check_reports(const ModelOptions& options) {
+  if (!options.balance_report.empty() && options.balance_report == options.receipt) {
+    return Error{.code = Code::kUsage,
+                 .thing = "--balance-report",
+                 .wanted = "another file than --receipt",
+                 .found = options.receipt};
+  }
+  for (const std::string& file : {options.receipt, options.balance_report}) {
+    if (!file.empty()) LODE_TRY_STATUS(check_writable(file));
+  }
+  return {};
 }
 
 }  // namespace
@@ -197,9 +211,7 @@ Result<LoadedModel> load_model(const ModelOptions& options, const engine::Settin
                                const RankContext& context, const BeforeLoad& before) {
   LODE_TRY_STATUS(check_hard_limit(options, context));
   const bool speaks = context.speaks();
-  for (const std::string& file : {options.receipt, options.balance_report}) {
-    if (speaks && !file.empty()) LODE_TRY_STATUS(check_writable(file));
-  }
+  if (speaks) LODE_TRY_STATUS(check_reports(options));
   LODE_TRY(const memory::HeldProbe probe, memory::HeldProbe::make());
   LODE_TRY(const memory::MachineMemory machine, memory::read_machine_memory());
   LODE_TRY(engine::Source source, engine::open_source(options.folder, settings.start.verification));
@@ -226,11 +238,29 @@ Result<LoadedModel> load_model(const ModelOptions& options, const engine::Settin
   return start(std::move(source), std::move(plan), options, context, watched);
 }
 
-Status end_run(const ModelOptions& options, const LoadedModel& loaded) {
-  LODE_TRY_STATUS(end_balancing(options, loaded));
+Status end_run(const ModelOptions& options, const LoadedModel& loaded,
+               parallel::FunctionRef<Status()> tell) {
+  std::optional<engine::BalanceLog> balance;
+  if (engine::Balancer* const balancer = loaded.engine->balancer(); balancer != nullptr) {
+    LODE_TRY(balance, balancer->finish());
+  }
   const std::string ledger = "ledger of this run";
-  if (loaded.speaks) return deliver(options.receipt, ledger, loaded.receipt);
-  return check_as_planned(ledger, loaded.receipt);
+  if (!loaded.speaks) return check_as_planned(ledger, loaded.receipt);
+  LODE_TRY_STATUS(tell());
+  LODE_TRY_STATUS(deliver_balance(options, balance));
+  return deliver(options.receipt, ledger, loaded.receipt);
+}
+
+Status end_run(const ModelOptions& options, const LoadedModel& loaded) {
+  return end_run(options, loaded, [] { return Status{}; });
+}
+
+Error interrupted_run(const RankContext& context, std::string what) {
+  if (context.group != nullptr) {
+    const Status others = context.group->barrier();
+    if (!others) return others.error();
+  }
+  return {.code = Code::kInterrupted, .thing = std::move(what), .found = "interrupted"};
 }
 
 Status deliver_receipt(const std::string& file, const engine::PrepareReceipt& receipt) {

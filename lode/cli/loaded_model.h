@@ -11,6 +11,7 @@
 #include "lode/engine/prepare_receipt.h"
 #include "lode/engine/receipt.h"
 #include "lode/memory/ledger.h"
+#include "lode/parallel/function_ref.h"
 
 namespace lode::cli {
 
@@ -35,12 +36,19 @@ using BeforeLoad = std::function<Status(const engine::Source&, const engine::Run
 Result<LoadedModel> load_model(const ModelOptions& options, const engine::Settings& settings,
                                const RankContext& context, const BeforeLoad& before = nullptr);
 
-/// The end of a run: balancing ends and tells what it did, then the receipt is printed on standard
-/// error, and both are written as JSON where the options name files; a rank that does not speak
-/// does neither. Collective.
+/// The end of a run: balancing ends, then the rank that speaks tells what came of it all (`tell`),
+/// prints what balancing did and the receipt on standard error, and writes both as JSON where the
+/// options name files. Collective, but for what comes behind the end of balancing.
+///
 /// Errors: kIo, kNoSpace naming the file; kBudgetViolated where the ledger is not as planned; those
-///         of comm::Group.
+///         of `tell` and of comm::Group.
+Status end_run(const ModelOptions& options, const LoadedModel& loaded,
+               parallel::FunctionRef<Status()> tell);
 Status end_run(const ModelOptions& options, const LoadedModel& loaded);
+
+/// The end of a run that was interrupted: returns when every rank has come to it, so that none ends
+/// the others before they have told what they did. Collective.
+Error interrupted_run(const RankContext& context, std::string what);
 
 /// Prints the receipt on standard error, and writes the JSON to `file`, unless that is empty.
 /// Errors: kIo, kNoSpace naming the file; kBudgetViolated where the ledger is not as planned.

@@ -70,12 +70,12 @@ Status logits(const ModelOptions& model, const LogitsOptions& options, const Ran
   Recorder recorder(spec);
   LODE_TRY_STATUS(loaded.engine->forward(ids, model::Logits::kAll, values,
                                          options.layers ? &recorder : nullptr));
-  if (!loaded.speaks) return end_run(model, loaded);
-  std::vector<checkpoint::TensorToWrite> tensors = {
-      {"logits", formats::Format::kF32, {ids.size(), spec.vocab}, std::as_bytes(values)}};
-  recorder.append_to(tensors);
-  LODE_TRY_STATUS(checkpoint::write_safetensors(options.out, tensors));
-  return end_run(model, loaded);
+  return end_run(model, loaded, [&] {
+    std::vector<checkpoint::TensorToWrite> tensors = {
+        {"logits", formats::Format::kF32, {ids.size(), spec.vocab}, std::as_bytes(values)}};
+    recorder.append_to(tensors);
+    return checkpoint::write_safetensors(options.out, tensors);
+  });
 }
 
 }  // namespace

@@ -141,8 +141,10 @@ std::string memory_text(const View& view) {
   text +=
       fmt::format("throughout {} of them: program, index and tables\n", exact(view.kept_bytes()));
   text +=
-      "          both are units of fixed sizes: with less --memory nothing begins, with more "
-      "nothing changes\n";
+      "          an expert or two and units of fixed sizes: with less --memory nothing begins, "
+      "with "
+      "more nothing\n          changes; --export, which makes the experts alone, may begin with "
+      "less\n";
   text +=
       fmt::format("budget    {} from {}: {}\n", exact(run.budget.limit_bytes), run.budget.source,
                   run.peak_bytes() <= run.budget.limit_bytes ? "fits" : "does not fit");

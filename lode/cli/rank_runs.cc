@@ -9,6 +9,7 @@
 #include "lode/cli/program.h"
 #include "lode/comm/mpi_group.h"
 #include "lode/comm/thread_group.h"
+#include "lode/engine/balance_report.h"
 
 namespace lode::cli {
 namespace {
@@ -54,6 +55,7 @@ Result<std::optional<engine::BalanceSettings>> balance_of(const ModelOptions& op
            bytes_of("--balance-bandwidth", options.balance_bandwidth));
   settings.bytes_per_second = static_cast<double>(bandwidth);
   settings.threshold = options.balance_threshold;
+  LODE_TRY_STATUS(engine::check_rule({.threshold = settings.threshold}));
   settings.checksums = options.balance_checksums;
   return std::optional(settings);
 }
@@ -149,6 +151,12 @@ void add_balancing_options(CLI::App* command, const std::shared_ptr<ModelOptions
 
 Result<engine::Settings> rank_settings(const ModelOptions& options, const RankContext& context) {
   LODE_TRY(engine::Settings settings, settings_of(options));
+  if (context.group == nullptr && !options.balance_report.empty()) {
+    return Error{.code = Code::kUsage,
+                 .thing = "--balance-report",
+                 .wanted = "--ranks 2 or more, between which experts move",
+                 .found = "1"};
+  }
   if (context.group == nullptr) return settings;
   settings.ranks = engine::settings_of(*context.group, context.one_process);
   LODE_TRY_STATUS(take_placement(options, settings.ranks));

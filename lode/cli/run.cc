@@ -110,7 +110,7 @@ Status run(const ModelOptions& model, const RunOptions& options, const RankConte
                     per_second(result.ids.size(), result.decode_us), engine::name(result.finish)));
   LODE_TRY_STATUS(end_run(model, loaded));
   if (result.finish != engine::Finish::kCancelled) return {};
-  return Error{.code = Code::kInterrupted, .thing = "run", .found = "interrupted"};
+  return interrupted_run(context, "run");
 }
 
 void add_sampling_options(CLI::App* command, const std::shared_ptr<RunOptions>& options) {

@@ -51,8 +51,8 @@ json::Value rank_json(const BalanceLog& log, std::size_t rank) {
                        {"balancing_us", us(figures.balancing_ns)},
                        {"copying_us", us(figures.copying_ns)},
                        {"received_bytes", figures.received_bytes},
-                       {"row_us", figures.seconds_per_row * kUs},
-                       {"expert_us", figures.seconds_per_expert * kUs}});
+                       {"row_us", figures.times.fit().a_row * kUs},
+                       {"expert_us", figures.times.fit().an_expert * kUs}});
 }
 
 json::Value layer_json(const BalanceLog& log, std::size_t layer, double balancedness) {
@@ -105,14 +105,16 @@ placement::Costs BalanceLog::costs() const {
   }
   // The rank that computes most waits least, so what it does not compute is what a layer takes.
   double least_beside = 0;
+  placement::ExpertTimes times;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     const BalanceFigures& figures = rank_figures[rank];
-    costs.seconds_per_row += figures.seconds_per_row / static_cast<double>(ranks);
-    costs.seconds_per_expert += figures.seconds_per_expert / static_cast<double>(ranks);
+    times += figures.times;
     const double beside =
         seconds(figures.passes_ns) - seconds(sum_of(layers_of(*this, rank)).computing_ns);
     least_beside = rank == 0 ? beside : std::min(least_beside, beside);
   }
+  costs.seconds_per_row = times.fit().a_row;
+  costs.seconds_per_expert = times.fit().an_expert;
   if (passes != 0 && used_layers != 0)
     costs.seconds_per_layer = least_beside / static_cast<double>(passes * used_layers);
   return costs;

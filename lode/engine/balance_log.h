@@ -7,6 +7,7 @@
 
 #include "lode/json/json.h"
 #include "lode/placement/accept.h"
+#include "lode/placement/expert_times.h"
 
 namespace lode::engine {
 
@@ -34,7 +35,7 @@ struct BalanceFigures {
   std::uint64_t balancing_ns = 0;  // between passes: agreeing, copying, deciding
   std::uint64_t copying_ns = 0;    // of that
   std::uint64_t received_bytes = 0;
-  double seconds_per_row = 0, seconds_per_expert = 0;
+  placement::ExpertTimes times{};  // of its experts
 };
 
 /// The account of balancing of a run; every rank has it of all.
@@ -51,8 +52,8 @@ struct BalanceLog {
   std::vector<LayerFigures> layer_figures;   // [ranks][layers]
 
   std::uint64_t received_bytes() const;  // of all ranks
-  /// What a simulation of this machine takes: of all ranks the mean for a row and an expert, and
-  /// what a pass took beside them in each layer with experts.
+  /// What a simulation of this machine takes: a row and an expert by the times of all ranks
+  /// together, and what a pass took beside them in each layer with experts.
   placement::Costs costs() const;
   /// Of the rows that ranks computed, over the whole run. Shapes:  the result [layers].
   std::vector<double> layer_balancedness() const;

@@ -19,8 +19,9 @@ BalanceLog log_of_tests() {
   log.passes = 10;
   log.looks = 1;
   log.last_looks = {{.pass = 4, .balancedness_counted = 0.5, .moved_bytes = 70}};
-  log.rank_figures = {{.passes_ns = 5'000'000, .received_bytes = 30, .seconds_per_row = 1e-6},
-                      {.passes_ns = 6'000'000, .received_bytes = 40, .seconds_per_row = 3e-6}};
+  log.rank_figures = {{.passes_ns = 5'000'000, .received_bytes = 30},
+                      {.passes_ns = 6'000'000, .received_bytes = 40}};
+  log.rank_figures[0].times.add(10, 1, 2e-5);                       // the other has had no rows
   log.layer_figures = {{}, {30, 1'000'000, 9}, {10, 2'000'000, 9},  //
                        {}, {10, 500'000, 9},   {10, 500'000, 9}};
   return log;

@@ -98,6 +98,14 @@ Status check_costs(const placement::Costs& costs) {
   return check("speed of copying", costs.copy_bytes_per_second, true);
 }
 
+Status check_rule(const placement::Acceptance& rule) {
+  for (const auto& [thing, value] :
+       {std::pair("steps that a plan would stay", rule.steps), {"threshold", rule.threshold}}) {
+    if (!(value >= 0)) return usage(thing, "a number from 0 on", fmt::format("{}", value));
+  }
+  return {};
+}
+
 double predicted_step_seconds(std::span<const ExpertMap> maps, std::span<const float> loads,
                               const placement::Costs& costs) {
   double seconds = 0;
@@ -112,6 +120,7 @@ double predicted_step_seconds(std::span<const ExpertMap> maps, std::span<const f
 Result<BalancePlan> plan_balance(const BalanceLoads& loads, std::span<const ExpertMap> current,
                                  const BalanceRequest& request) {
   LODE_TRY_STATUS(check_costs(request.costs));
+  LODE_TRY_STATUS(check_rule(request.rule));
   LODE_TRY_STATUS(placement::check_shape(request.shape, loads.experts));
   LODE_TRY(const ExpertMap first,
            placement::initial_map(loads.experts, request.shape.slots, request.shape.ranks));

@@ -83,6 +83,9 @@ double predicted_step_seconds(std::span<const placement::ExpertMap> maps,
 /// Errors: kUsage naming a cost that is below 0, infinite, or a speed that is 0.
 Status check_costs(const placement::Costs& costs);
 
+/// Errors: kUsage for steps or a threshold that are below 0 or no number.
+Status check_rule(const placement::Acceptance& rule);
+
 json::Value as_json(const RankRows& rows);
 json::Value as_json(const MapChange& change);
 json::Value as_json(const BalancePlan& plan);

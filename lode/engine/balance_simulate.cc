@@ -149,6 +149,7 @@ json::Value side(const placement::Balance& balance, const RankRows& rows, double
 Result<Simulation> simulate_balance(const BalanceLoads& traffic, std::span<const ExpertMap> start,
                                     const SimulationRequest& request) {
   LODE_TRY_STATUS(check_costs(request.plan.costs));
+  LODE_TRY_STATUS(check_rule(request.plan.rule));
   const placement::Shape& shape = request.plan.shape;
   LODE_TRY_STATUS(placement::check_shape(shape, traffic.experts));
   if (request.interval < 1)

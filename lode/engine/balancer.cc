@@ -31,6 +31,7 @@ eplb::RebalanceOptions options_of(const BalanceSettings& settings, const comm::G
   options.interval_passes = settings.interval_passes;
   options.window_passes = settings.interval_passes;
   options.half_life_passes = settings.half_life_passes;
+  options.costs.bytes_per_second = settings.bytes_per_second;
   options.threshold = settings.threshold;
   options.migration = {.step_bytes = settings.step_bytes, .checksums = settings.checksums};
   return options;
@@ -67,7 +68,6 @@ Result<std::unique_ptr<Balancer>> Balancer::make(moe::ExpertPlaces& places, memo
   LODE_TRY(eplb::Rebalancer rebalancer,
            eplb::Rebalancer::make(places, ledger, banks_of(weights, layers), options));
   balancer->rebalancer_.emplace(std::move(rebalancer));
-  balancer->bytes_per_second_ = settings.bytes_per_second;
   const std::size_t experts = places.map(0).experts();
   const std::span<std::uint32_t> counts = balancer->rebalancer_->pass_counts();
   for (std::size_t layer = 0; layer < layers; ++layer) {
@@ -77,15 +77,10 @@ Result<std::unique_ptr<Balancer>> Balancer::make(moe::ExpertPlaces& places, memo
   return balancer;
 }
 
-placement::Costs Balancer::costs() const {
+placement::ExpertTimes Balancer::times() const {
   placement::ExpertTimes times;
   for (const moe::LayerWatch& watch : watches_) times += watch.times;
-  const placement::ExpertSeconds seconds = times.fit();
-  placement::Costs costs;
-  costs.seconds_per_row = seconds.a_row;
-  costs.seconds_per_expert = seconds.an_expert;
-  costs.bytes_per_second = bytes_per_second_;
-  return costs;
+  return times;
 }
 
 void Balancer::note(const eplb::PassReport& report) {
@@ -96,6 +91,7 @@ void Balancer::note(const eplb::PassReport& report) {
   if (report.failure) {
     ++log_.failures;
     log_.last_failure = to_string(*report.failure);
+    failed_ = *report.failure;
   }
   if (!report.decision) return;
   const eplb::Decision& made = *report.decision;
@@ -110,30 +106,38 @@ void Balancer::note(const eplb::PassReport& report) {
 Status Balancer::after_pass(std::chrono::nanoseconds spent) {
   ++log_.passes;
   own_.passes_ns += ns_of(spent);
-  rebalancer_->set_costs(costs());
+  rebalancer_->set_times(times());
   LODE_TRY(const eplb::PassReport report, rebalancer_->after_pass());
   note(report);
   return {};
 }
 
 Status Balancer::adopt(std::vector<placement::ExpertMap> maps) {
-  return rebalancer_->adopt(std::move(maps));
+  failed_ = {};
+  std::uint64_t changed = 0;
+  for (std::size_t layer = 0; layer < std::min(maps.size(), places_.num_layers()); ++layer)
+    changed += places_.map(layer) == maps[layer] ? 0 : 1;
+  LODE_TRY_STATUS(rebalancer_->adopt(std::move(maps)));
+  if (places_.whole_banks()) log_.layers_moved += changed;
+  return {};
 }
 
-Status Balancer::settle() {
-  while (true) {
+Status Balancer::settle(parallel::FunctionRef<bool()> go_on) {
+  while (failed_) {
+    LODE_TRY(const bool stops, any_rank(places_.group(), !go_on()));
+    if (stops)
+      return Error{
+          .code = Code::kInterrupted, .thing = "experts that move", .found = "interrupted"};
     LODE_TRY(const eplb::PassReport report, rebalancer_->after_pass());
     note(report);
-    if (report.failure) return *report.failure;
-    if (report.layers_left == 0) return {};
+    if (report.layers_left == 0) break;
   }
+  return failed_;
 }
 
 BalanceFigures Balancer::figures() const {
   BalanceFigures figures = own_;
-  const placement::Costs measured = costs();
-  figures.seconds_per_row = measured.seconds_per_row;
-  figures.seconds_per_expert = measured.seconds_per_expert;
+  figures.times = times();
   return figures;
 }
 

@@ -16,6 +16,7 @@
 #include "lode/memory/ledger.h"
 #include "lode/moe/expert_places.h"
 #include "lode/moe/layer_watch.h"
+#include "lode/parallel/function_ref.h"
 
 namespace lode::engine {
 
@@ -46,16 +47,16 @@ class Balancer {
   /// rest by settle(). Collective. Errors:  those of eplb::Rebalancer::adopt.
   Status adopt(std::vector<placement::ExpertMap> maps);
   /// Returns when all that was to be moved has come. Collective.
-  /// Errors:  that of the first migration that fails, which keeps its old map; those of
-  /// comm::Group.
-  Status settle();
+  /// Errors:  that of a migration that has failed since adopt(), which keeps its old map;
+  ///          kInterrupted where a rank's `go_on` says no; those of comm::Group.
+  Status settle(parallel::FunctionRef<bool()> go_on);
 
   /// Drops what is on its way and tells what came of it all. Collective; passes may go on.
   /// Errors:  those of comm::Group.
   Result<BalanceLog> finish();
 
  private:
-  placement::Costs costs() const;
+  placement::ExpertTimes times() const;
   void note(const eplb::PassReport& report);
   BalanceFigures figures() const;
 
@@ -63,7 +64,7 @@ class Balancer {
   memory::Reservation reservation_;
   std::vector<moe::LayerWatch> watches_;  // [layers]
   std::optional<eplb::Rebalancer> rebalancer_;
-  double bytes_per_second_ = 1;
+  Status failed_;  // since adopt()
   BalanceLog log_;
   BalanceFigures own_;
   std::deque<BalanceLook> looks_;  // the last ones

@@ -43,9 +43,17 @@ Result<Loaded> load_weights(const Source& source, const RunPlan& plan, memory::L
 
 std::string description_of(const std::optional<BalanceSettings>& balance) {
   if (!balance) return "no balancing";
-  return fmt::format("balancing {} every {} passes, half-life {}, steps of {} bytes",
-                     static_cast<int>(balance->policy), balance->interval_passes,
-                     balance->half_life_passes, balance->step_bytes);
+  return fmt::format(
+      "balancing {} every {} passes, half-life {}, threshold {}, steps of {} bytes{}",
+      static_cast<int>(balance->policy), balance->interval_passes, balance->half_life_passes,
+      balance->threshold, balance->step_bytes, balance->checksums ? " with sums" : "");
+}
+
+std::uint32_t sum_of(std::span<const placement::ExpertMap> maps) {
+  std::uint32_t sum = 0;
+  for (const placement::ExpertMap& map : maps)
+    sum = io::crc32c(std::as_bytes(map.physical_to_logical()), sum);
+  return sum;
 }
 
 // What all ranks must have alike, for people and for a sum.
@@ -59,10 +67,10 @@ std::string description_of(const Source& source, const RunPlan& plan) {
   const std::string list = fmt::format("{}", fmt::join(files, ";"));
   return fmt::format(
       "{}, {} layers of {} experts, hidden {}, vocabulary {}; context {}, chunk {}, compute {}, "
-      "kv {}, dense {}; {}; {} bytes of tensors in {} files ({:08x})",
+      "kv {}, dense {}; maps {:08x}, {}; {} bytes of tensors in {} files ({:08x})",
       spec.family, spec.num_layers, spec.router.num_experts, spec.hidden, spec.vocab,
       plan.context_tokens, plan.model.chunk_tokens, static_cast<int>(plan.model.mode),
-      static_cast<int>(plan.model.kv_format), name(plan.load.policy.dense),
+      static_cast<int>(plan.model.kv_format), name(plan.load.policy.dense), sum_of(plan.maps),
       description_of(plan.settings.ranks.balance), source_bytes(source), files.size(),
       io::crc32c(std::as_bytes(std::span(list))));
 }

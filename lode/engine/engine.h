@@ -57,8 +57,8 @@ class Engine {
   /// Errors: kInvalidSource where the folder has no tokenizer.json.
   Result<const text::Tokenizer*> tokenizer() const { return tokenizer_of(source_); }
 
-  /// A pass of the model over the next tokens of the cache, and what balancing does after it. Of
-  /// several ranks all do the same.
+  /// The model over the next tokens of the cache, and what balancing does after each pass, which is
+  /// a chunk of them. Of several ranks all do the same.
   ///
   /// Shapes: logits as model::Model::forward has them.
   /// Errors: those of model::Model::forward and of Balancer::after_pass.

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "lode/base/fmt.h"
+#include "lode/engine/ranks.h"
 #include "lode/text/stop_matcher.h"
 #include "lode/text/stream_decoder.h"
 
@@ -68,22 +69,35 @@ std::optional<Finish> finished(const Workplace& place, const Request& request, c
 // All ranks draw the same tokens, so they end alike, but that each may be told to stop by itself.
 Result<std::optional<Finish>> agreed(const Workplace& place, std::optional<Finish> own) {
   if (place.group == nullptr) return own;
-  const std::uint8_t mine = own == Finish::kCancelled ? 1 : 0;
-  std::vector<std::uint8_t> cancelled(place.group->size());
-  LODE_TRY_STATUS(place.group->all_gather(std::as_bytes(std::span(&mine, 1)),
-                                          std::as_writable_bytes(std::span(cancelled))));
-  const bool any = std::find(cancelled.begin(), cancelled.end(), 1) != cancelled.end();
+  LODE_TRY(const bool any, any_rank(*place.group, own == Finish::kCancelled));
   return any ? Finish::kCancelled : own;
+}
+
+// A chunk of a call's tokens, its share of the logits, and what balancing does after it.
+Status run_chunk(const Workplace& place, std::span<const std::int32_t> chunk, bool is_last,
+                 model::Logits wanted, std::span<float> logits) {
+  const Clock::time_point begin = Clock::now();
+  const bool none = wanted == model::Logits::kLast && !is_last;
+  LODE_TRY_STATUS(place.model->forward(chunk, *place.cache, none ? model::Logits::kNone : wanted,
+                                       none ? std::span<float>{} : logits, place.observer));
+  return place.balancer->after_pass(Clock::now() - begin);
 }
 
 }  // namespace
 
 Status forward(const Workplace& place, std::span<const std::int32_t> tokens, model::Logits wanted,
                std::span<float> logits) {
-  const Clock::time_point begin = Clock::now();
-  LODE_TRY_STATUS(place.model->forward(tokens, *place.cache, wanted, logits, place.observer));
-  if (place.balancer == nullptr) return {};
-  return place.balancer->after_pass(Clock::now() - begin);
+  if (place.balancer == nullptr)
+    return place.model->forward(tokens, *place.cache, wanted, logits, place.observer);
+  const std::size_t most = place.model->options().chunk_tokens;
+  for (std::size_t first = 0; first < tokens.size(); first += most) {
+    const std::size_t count = std::min(most, tokens.size() - first);
+    const std::size_t vocab = place.model->spec().vocab;
+    const bool all = wanted == model::Logits::kAll;
+    LODE_TRY_STATUS(run_chunk(place, tokens.subspan(first, count), first + count == tokens.size(),
+                              wanted, all ? logits.subspan(first * vocab, count * vocab) : logits));
+  }
+  return {};
 }
 
 Status check_prompt(std::span<const std::int32_t> ids, std::uint64_t free_tokens,

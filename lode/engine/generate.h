@@ -53,7 +53,8 @@ struct Workplace {
   model::Observer* observer = nullptr;
 };
 
-/// A pass of the model over the next tokens of the cache, and what balancing does after it.
+/// The model over the next tokens of the cache, and what balancing does after each pass, which is a
+/// chunk of them.
 ///
 /// Shapes: logits as model::Model::forward has them.
 /// Errors: those of model::Model::forward and of Balancer::after_pass.

@@ -63,13 +63,14 @@ std::uint64_t PrepareRun::peak_bytes() const {
 Status check_fits(const PrepareRun& run) {
   const std::uint64_t peak = run.peak_bytes();
   if (peak <= run.budget.limit_bytes) return {};
-  return Error{
-      .code = Code::kOverBudget,
-      .thing = "this preparation",
-      .wanted = fmt::format("{} bytes ({}), whatever the model's size", peak, human_bytes(peak)),
-      .found = fmt::format("{} bytes ({}) from {}", run.budget.limit_bytes,
-                           human_bytes(run.budget.limit_bytes), run.budget.source),
-      .hint = fmt::format("--memory {} fits", peak)};
+  return Error{.code = Code::kOverBudget,
+               .thing = "this preparation",
+               .wanted = fmt::format("{} bytes ({}), {}", peak, human_bytes(peak),
+                                     run.engine ? "however many experts and layers the model has"
+                                                : "whatever the model's size"),
+               .found = fmt::format("{} bytes ({}) from {}", run.budget.limit_bytes,
+                                    human_bytes(run.budget.limit_bytes), run.budget.source),
+               .hint = fmt::format("--memory {} fits", peak)};
 }
 
 Result<PrepareRun> plan_prepare(const Source& source, const Settings& settings,

@@ -135,6 +135,14 @@ std::uint64_t table_bytes(const std::vector<placement::ExpertMap>& maps) {
   return bytes;
 }
 
+Result<bool> any_rank(comm::Group& group, bool own) {
+  const std::uint8_t mine = own ? 1 : 0;
+  std::vector<std::uint8_t> all(group.size());
+  LODE_TRY_STATUS(
+      group.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all))));
+  return std::find(all.begin(), all.end(), 1) != all.end();
+}
+
 Status check_same(comm::Group& group, std::string_view description) {
   const std::uint32_t mine = io::crc32c(std::as_bytes(std::span(description)));
   std::vector<std::uint32_t> sums(group.size());

@@ -62,6 +62,9 @@ loader::ExpertSlots slots_of(const std::vector<placement::ExpertMap>& maps, std:
 /// Bytes of the tables of all layers, those for the choice of replicas included.
 std::uint64_t table_bytes(const std::vector<placement::ExpertMap>& maps);
 
+/// Whether any of the ranks says so. Collective. Errors: those of comm::Group.
+Result<bool> any_rank(comm::Group& group, bool own);
+
 /// Whether all ranks run the same thing, which `description` says. Collective.
 /// Errors: kInvalidSource naming the first rank that differs; those of comm::Group.
 Status check_same(comm::Group& group, std::string_view description);

@@ -180,6 +180,17 @@ std::uint64_t program_bytes(const RunPlan& plan) {
   return (shared ? 0 : kProgramBytes) + mpi + plan.threads * kThreadBytes + (sums ? kSumsBytes : 0);
 }
 
+Status check_step(const RunPlan& plan) {
+  const std::optional<BalanceSettings>& balance = plan.settings.ranks.balance;
+  const std::uint64_t record_bytes = largest_record(plan);
+  if (!balance || plan.maps.empty() || balance->step_bytes >= record_bytes) return {};
+  return Error{.code = Code::kUsage,
+               .thing = "bytes of a step of moving experts",
+               .wanted = fmt::format("at least the {} bytes of an expert", record_bytes),
+               .found = fmt::format("{}", balance->step_bytes),
+               .where = "--balance-step, --step"};
+}
+
 void take_largest_context(RunPlan& plan, const Source& source) {
   const std::uint32_t largest = largest_context(plan, source);
   plan.no_context_fits = largest == 0;
@@ -244,6 +255,7 @@ Result<RunPlan> plan_one_rank(const Source& source, const Settings& settings,
   plan.program_bytes = program_bytes(plan);
   plan.metadata_bytes = metadata_bytes(source) + plan.program_bytes + table_bytes(plan.maps);
   plan.reading_bytes = reading_bytes(source);
+  LODE_TRY_STATUS(check_step(plan));
   if (settings.context_auto) take_largest_context(plan, source);
   plan_stages(plan, source);
   return plan;

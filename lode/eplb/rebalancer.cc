@@ -6,6 +6,7 @@
 
 #include "lode/base/check.h"
 #include "lode/base/fmt.h"
+#include "lode/io/checksum.h"
 #include "lode/placement/balance.h"
 #include "lode/placement/load_decay.h"
 
@@ -115,9 +116,19 @@ struct Rebalancer::State {
 
   bool moving() const noexcept { return migration->busy() || !pending.empty(); }
 
+  // Costs of rank 0; those of rows and experts by the times of all ranks, as one may have had none.
   Status agree_on_costs() {
-    auto bytes = std::as_writable_bytes(std::span(&options.costs, 1));
-    return places.group().broadcast(bytes, 0);
+    comm::Group& group = places.group();
+    LODE_TRY_STATUS(group.broadcast(std::as_writable_bytes(std::span(&options.costs, 1)), 0));
+    std::vector<placement::ExpertTimes> all(group.size());
+    LODE_TRY_STATUS(group.all_gather(std::as_bytes(std::span(&times, 1)),
+                                     std::as_writable_bytes(std::span(all))));
+    placement::ExpertTimes sum;
+    for (const placement::ExpertTimes& one : all) sum += one;
+    if (sum.samples() == 0) return {};
+    options.costs.seconds_per_row = sum.fit().a_row;
+    options.costs.seconds_per_expert = sum.fit().an_expert;
+    return {};
   }
 
   // What was counted, as rows of one pass; the same bits on all ranks.
@@ -190,18 +201,25 @@ struct Rebalancer::State {
                      fmt::format("those of {}", maps.size()));
     for (std::size_t layer = 0; layer < maps.size(); ++layer) {
       if (banks[layer].record_bytes == 0) continue;
-      const ExpertMap& now = places.map(layer);
-      const ExpertMap& next = maps[layer];
-      const bool alike = next.experts() == now.experts() && next.slots() == now.slots() &&
-                         next.ranks() == now.ranks() && next.filled_slots() == next.slots();
-      if (alike) continue;
-      return refusal(fmt::format("map to adopt of layer {}", layer),
-                     fmt::format("{} experts, {} full slots, {} ranks", now.experts(), now.slots(),
-                                 now.ranks()),
-                     fmt::format("{}, {} of {}, {}", next.experts(), next.filled_slots(),
-                                 next.slots(), next.ranks()));
+      LODE_TRY_STATUS(check_target(layer, places.map(layer), maps[layer]));
     }
     return {};
+  }
+
+  // Mapped experts change their maps without a word between ranks, so these must be the same.
+  Status agree_on_adopted(std::span<const ExpertMap> maps) {
+    comm::Group& group = places.group();
+    LODE_TRY_STATUS(group.agree(check_adopted(maps)));
+    std::uint32_t mine = 0;
+    for (const ExpertMap& map : maps)
+      mine = io::crc32c(std::as_bytes(map.physical_to_logical()), mine);
+    std::vector<std::uint32_t> all(group.size());
+    LODE_TRY_STATUS(group.all_gather(std::as_bytes(std::span(&mine, 1)),
+                                     std::as_writable_bytes(std::span(all))));
+    const auto other = std::ranges::find_if(all, [&](std::uint32_t one) { return one != all[0]; });
+    if (other == all.end()) return {};
+    return refusal("maps to adopt", "those of rank 0",
+                   fmt::format("others on rank {}", other - all.begin()));
   }
 
   void adopt(std::vector<ExpertMap> maps) {
@@ -246,6 +264,7 @@ struct Rebalancer::State {
   RebalanceOptions options;
   placement::StepClock clock;
   float decay = 1;
+  placement::ExpertTimes times;  // of this rank
   std::optional<ExpertLoad> load;
   memory::Reservation map_room;
   std::optional<Migration> migration;
@@ -279,13 +298,13 @@ std::span<std::uint32_t> Rebalancer::pass_counts() noexcept {
   return state_->load->pass_counts();
 }
 
-void Rebalancer::set_costs(const placement::Costs& costs) noexcept {
-  if (active()) state_->options.costs = costs;
+void Rebalancer::set_times(const placement::ExpertTimes& times) noexcept {
+  if (active()) state_->times = times;
 }
 
 Status Rebalancer::adopt(std::vector<ExpertMap> maps) {
   if (!active()) return {};
-  LODE_TRY_STATUS(state_->places.group().agree(state_->check_adopted(maps)));
+  LODE_TRY_STATUS(state_->agree_on_adopted(maps));
   state_->adopt(std::move(maps));
   return {};
 }
@@ -315,6 +334,17 @@ Status Rebalancer::finish() {
   if (!active()) return {};
   state_->pending.clear();
   return state_->migration->drain();
+}
+
+Status check_target(std::size_t layer, const ExpertMap& now, const ExpertMap& next) {
+  const bool alike = next.experts() == now.experts() && next.slots() == now.slots() &&
+                     next.ranks() == now.ranks() && next.filled_slots() == next.slots();
+  if (alike) return {};
+  return refusal(fmt::format("new map of layer {}", layer),
+                 fmt::format("{} experts in {} slots of {} ranks, none of them empty",
+                             now.experts(), now.slots(), now.ranks()),
+                 fmt::format("{} in {} slots, {} of them full, of {} ranks", next.experts(),
+                             next.slots(), next.filled_slots(), next.ranks()));
 }
 
 BalancingCost balancing_cost(const BalancingShape& shape) noexcept {

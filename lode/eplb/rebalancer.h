@@ -15,12 +15,14 @@
 #include "lode/memory/ledger.h"
 #include "lode/moe/expert_places.h"
 #include "lode/placement/accept.h"
+#include "lode/placement/expert_times.h"
 #include "lode/placement/policies.h"
 #include "lode/placement/step_clock.h"
 
 namespace lode::eplb {
 
-/// The same on all ranks, but for `costs`: those of rank 0 count.
+/// The same on all ranks, but for `costs`: those of rank 0 count, and of rows and experts only
+/// until times were measured.
 struct RebalanceOptions {
   placement::Policy policy = placement::Policy::kBest;
   std::size_t nodes = 1;   // of the policy
@@ -80,15 +82,15 @@ class Rebalancer {
   /// Shapes:  [layers][experts]; empty where not active.
   std::span<std::uint32_t> pass_counts() noexcept;
 
-  /// What was measured since: rank 0's counts from the next look on.
-  void set_costs(const placement::Costs& costs) noexcept;
+  /// What this rank has measured: the next look goes by the times of all ranks together.
+  void set_times(const placement::ExpertTimes& times) noexcept;
 
   /// Has every layer moved to the map given, whatever it saves; what was to be moved before is
   /// given up but for the layer on its way. Looks go on as ever. Collective.
   ///
   /// Shapes:  maps [layers], those of layers without experts are ignored.
-  /// Errors:  the same on all ranks: kUsage for maps of other sizes or with empty slots; those of
-  ///          comm::Group.
+  /// Errors:  the same on all ranks: kUsage for maps that check_target refuses, or that are not the
+  ///          same on all ranks; those of comm::Group.
   Status adopt(std::vector<placement::ExpertMap> maps);
 
   /// After each pass, also one without rows, on every rank. Collective.
@@ -110,6 +112,11 @@ class Rebalancer {
   explicit Rebalancer(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
+
+/// Whether a layer can move from one map to the other: of as many experts, slots and ranks, every
+/// slot of the new one with an expert. Errors:  kUsage naming the layer.
+Status check_target(std::size_t layer, const placement::ExpertMap& now,
+                    const placement::ExpertMap& next);
 
 /// What decides how much a rank's ledger holds for balancing.
 struct BalancingShape {

@@ -272,6 +272,26 @@ TEST(Rebalancer, HoldsItsTablesAndWhileExpertsMoveABuffer) {
   });
 }
 
+TEST(Rebalancer, GoesByTheTimesOfAllRanksAlsoWhereTheFirstHasNone) {
+  on_ranks([](comm::Group& group, Ledger& ledger) -> Status {
+    Rank rank(group, ledger);
+    RebalanceOptions options = options_of_tests();
+    options.costs.seconds_per_row = 0;
+    LODE_TRY(Rebalancer rebalancer, rank.rebalancer(options));
+    placement::ExpertTimes times;
+    times.add(8, 2, 8e-3);
+    if (group.rank() == 3) rebalancer.set_times(times);
+    std::size_t accepted = 0;
+    for (std::size_t pass = 0; pass < 20; ++pass) {
+      rank.run_pass(rebalancer, pass, 0);
+      LODE_TRY(const PassReport report, rebalancer.after_pass());
+      if (report.decision) accepted += report.decision->accepted_layers;
+    }
+    LODE_TRY_STATUS(hold(accepted > 0, "layers move"));
+    return rebalancer.finish();
+  });
+}
+
 TEST(Rebalancer, ChangesMapsAloneAndAtOnceWhereAllRanksMapTheExperts) {
   on_ranks([](comm::Group& group, Ledger& ledger) -> Status {
     Rank rank(group, ledger, true);
@@ -317,6 +337,11 @@ TEST(Rebalancer, AdoptsMapsThatItIsGivenWhateverTheySave) {
     maps.back() = *placement::initial_map(kExperts, kSlots + kRanks, kRanks);
     const Status other = rebalancer.adopt(maps);
     LODE_TRY_STATUS(hold(!other && other.error().code == Code::kUsage, "other slots are refused"));
+    maps.back() = *placement::initial_map(kExperts, kSlots, kRanks);
+    std::vector<ExpertMap> mine = maps;
+    if (group.rank() == 2) std::swap(mine[0], mine[2]);
+    const Status differs = rebalancer.adopt(mine);
+    LODE_TRY_STATUS(hold(!differs && differs.error().code == Code::kUsage, "maps must be alike"));
     maps.pop_back();
     LODE_TRY_STATUS(hold(!rebalancer.adopt(maps), "a layer too few is refused"));
     return rebalancer.finish();

@@ -83,6 +83,18 @@ python3 -c 'import json; r = json.load(open("balance.json")); assert r["layers_m
 fails 2 "$LODE" run "$story" -p ab --ranks 3 --balance best
 grep -q -- '--redundant-experts 2' log || { cat log; exit 1; }
 fails 2 "$LODE" run "$story" -p ab --ranks 2 --balance best --balance-step 1KiB
+fails 2 "$LODE" run "$story" -p ab --ranks 2 --balance best --balance-threshold nan
+fails 2 "$LODE" run "$story" -p ab --balance best --balance-report balance.json
+fails 2 "$LODE" run "$story" -p ab --ranks 2 --balance best --balance-report one.json --receipt one.json
+# A run that is interrupted tells what it did until then.
+"$LODE_SYNTH" --preset tiny --tokenizer "$story/tokenizer.json" --vocab 4096 --hidden 1024 --intermediate 512 --layers 8 --format nvfp4 \
+  --random-codes --out slow >/dev/null
+status=0
+timeout --foreground -s INT 2 "$LODE" run slow -p Once -n 1000000 --ctx 4096 --greedy --ignore-end --memory 1GiB --ranks 4 -t 1 "${eager[@]}" \
+  --receipt interrupted.json --balance-report interrupted-balance.json >/dev/null 2>log || status=$?
+[ "$status" = 124 ] || [ "$status" = 130 ] || { echo "exit status $status of an interrupted run"; cat log; exit 1; }
+[ -s interrupted.json ] && [ -s interrupted-balance.json ] || { echo "an interrupted run without its account"; cat log; exit 1; }
+grep -q '"passes"' interrupted-balance.json
 fails 2 "$LODE" balance apply "$story" maps.json --ranks 2
 fails 2 "$LODE" balance apply "$story" maps.json
 
@@ -109,6 +121,12 @@ cmp one several
 "${mpi[@]}" 2 "$LODE" run "$story" "${text[@]}" -t 1 "${eager[@]}" >several 2>log
 cmp one several
 grep -q 'layers moved' log || { cat log; exit 1; }
+# Maps or flags that differ.
+"$LODE" balance plan balance.json --ranks 2 --policy identity --out plain.json >/dev/null
+sed 's/\[\[0, *1,/[[1,0,/' plain.json >other.json
+cmp -s plain.json other.json && { echo "the same maps"; exit 1; }
+fails 4 "${mpi[@]}" 1 "$LODE" run "$story" -p ab -t 1 --expert-map plain.json : -n 1 "$LODE" run "$story" -p ab -t 1 --expert-map other.json
+fails 4 "${mpi[@]}" 1 "$LODE" run "$story" -p ab -t 1 --balance best : -n 1 "$LODE" run "$story" -p ab -t 1 --balance best --balance-checksums
 export STORY=$story
 # Different settings.
 cat >differ.sh <<'SH'
