@@ -74,10 +74,10 @@ Result<ExpertSource> bind_expert(BindContext& context, std::uint32_t layer, std:
 // Records of a layer's experts have one shape, so that their numbers must have one encoding.
 Status check_same_encoding(const BindContext& context, std::uint32_t layer, std::uint32_t expert,
                            const ExpertSource& source, const ExpertSource& first) {
-  const bool gate_up =
-      source.gate.encoding == first.gate.encoding && source.up.encoding == first.gate.encoding;
-  if (gate_up && source.down.encoding == first.down.encoding) return {};
-  const Role role = gate_up ? Role::kExpertDown : Role::kExpertGate;
+  const bool gate = source.gate.encoding == first.gate.encoding;
+  const bool up = source.up.encoding == first.gate.encoding;
+  if (gate && up && source.down.encoding == first.down.encoding) return {};
+  const Role role = !gate ? Role::kExpertGate : !up ? Role::kExpertUp : Role::kExpertDown;
   return Error{.code = Code::kUnsupported,
                .thing = module_name(context, role, layer, expert),
                .wanted = "the number format of expert 0, the same for gate and up",

@@ -205,7 +205,8 @@ TEST(BindRefuses, ExpertsOfUnlikeNumberFormats) {
   auto& odd = checkpoint.at("model.layers.1.mlp.experts.3.up_proj.weight");
   odd.format = Format::kF32;
   odd.bytes.resize(2 * odd.bytes.size());
-  EXPECT_THAT(refusal(checkpoint), Names(Code::kUnsupported, "model.layers.1.mlp.experts.3"));
+  EXPECT_THAT(refusal(checkpoint),
+              Names(Code::kUnsupported, "model.layers.1.mlp.experts.3.up_proj"));
 }
 
 TEST(BindRefuses, GateAndUpOfUnlikeNumberFormats) {

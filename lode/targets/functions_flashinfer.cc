@@ -111,6 +111,12 @@ Result<NamedTensor> mma_view(const NamedTensor& scales) {
 /// gpt-oss layers (swigluoai) have their rows in turn.
 Result<NamedLayer> cutedsl_layer(const Request& request) {
   LODE_TRY(const std::string activation, Params(request.params).word("activation", "silu"));
+  if (activation != "silu" && activation != "silu_no_mul" && activation != "swigluoai") {
+    return Error{.code = Code::kUsage,
+                 .thing = "param activation",
+                 .wanted = "silu, silu_no_mul or swigluoai",
+                 .found = activation};
+  }
   return nvfp4_layer(request, activation == "swigluoai");
 }
 

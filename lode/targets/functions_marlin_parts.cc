@@ -86,7 +86,7 @@ Result<bool> narrow_activations_param(const Params& params) {
   if (*word == "fp8") return true;
   return Error{.code = Code::kUnsupported,
                .thing = "param input_dtype",
-               .wanted = "fp8, or nothing for 16-bit activations",
+               .wanted = "fp8, bf16 or fp16, or nothing for 16-bit activations",
                .found = *word};
 }
 

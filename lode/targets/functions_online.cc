@@ -198,6 +198,16 @@ NamedTensor without_padding(const NamedTensor& source, const Known& known) {
   return clean;
 }
 
+// What of an extent the checkpoint had before it was padded: all of it unless the param says less.
+Result<std::uint64_t> unpadded(const Params& params, std::string_view name, std::uint64_t extent) {
+  LODE_TRY(const std::uint64_t known, params.count(name, extent));
+  if (known > 0 && known <= extent) return known;
+  return Error{.code = Code::kUsage,
+               .thing = fmt::format("param {}", name),
+               .wanted = fmt::format("1 to {}, the extent of the tensors", extent),
+               .found = fmt::format("{}", known)};
+}
+
 Result<Tensors> fp8_block(const Request& request) {
   LODE_TRY_STATUS(check_block(request));
   LODE_TRY_STATUS(check_experts(request));
@@ -208,8 +218,8 @@ Result<Tensors> fp8_block(const Request& request) {
   const std::uint64_t intermediate = w2->shape[2];
   LODE_TRY(const NamedTensor* const w13, want(request.inputs, "w13", {Format::kBf16, Format::kF16},
                                               {w2->shape[0], kAnyExtent, hidden}));
-  LODE_TRY(const std::uint64_t hidden_known, params.count("hidden_unpadded", hidden));
-  LODE_TRY(const std::uint64_t known, params.count("intermediate_unpadded", intermediate));
+  LODE_TRY(const std::uint64_t hidden_known, unpadded(params, "hidden_unpadded", hidden));
+  LODE_TRY(const std::uint64_t known, unpadded(params, "intermediate_unpadded", intermediate));
   const std::uint64_t halves = w13->shape[1] == 2 * intermediate ? 2 : 1;
   Tensors out;
   for (const NamedTensor& source : {without_padding(*w13, {halves, known, hidden_known}),

@@ -75,6 +75,27 @@ TEST(Functions, WantWhatTheyNeedAndNothingElse) {
   }
 }
 
+TEST(Functions, RefuseWordsAndExtentsThatNobodyHas) {
+  const std::vector<std::pair<std::string, json::Value>> wrong_params = {
+      {"hidden_unpadded", json::Value(0)},          {"hidden_unpadded", json::Value(1 << 20)},
+      {"intermediate_unpadded", json::Value(0)},    {"intermediate_unpadded", json::Value(1 << 20)},
+      {"activation", json::Value("no_activation")}, {"input_dtype", json::Value("fp7")}};
+  for (const auto& [name, value] : wrong_params) {
+    std::size_t takers = 0;
+    for (const Case& one : cases()) {
+      const auto takes = [&](const ParamRow& row) { return row.name == name; };
+      if (std::ranges::none_of(one.function.params, takes)) continue;
+      ++takers;
+      Case wrong = one;
+      wrong.set(name, value);
+      const auto made = wrong.run();
+      ASSERT_FALSE(made) << one.function.name << " takes a " << name << " that nobody has";
+      EXPECT_THAT(to_string(made.error()), HasSubstr("param " + name + ": want "));
+    }
+    EXPECT_GE(takers, 1U) << name;
+  }
+}
+
 TEST(Functions, RefuseSizesThatTheTensorsContradict) {
   std::size_t facts = 0;
   for (const Case& one : cases()) {
