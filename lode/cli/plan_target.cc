@@ -143,7 +143,7 @@ std::string memory_text(const View& view) {
   text +=
       "          an expert or two and units of fixed sizes: with less --memory nothing begins, "
       "with "
-      "more nothing\n          changes; --export, which makes the experts alone, may begin with "
+      "more nothing\n          changes; --export, which copies all else, may begin with "
       "less\n";
   text +=
       fmt::format("budget    {} from {}: {}\n", exact(run.budget.limit_bytes), run.budget.source,

@@ -200,10 +200,16 @@ Result<Verdict> verify_export(const VerifyOptions& options, loader::Progress& pr
   LODE_TRY(policy.io, io::parse_io_kind(options.io));
   LODE_TRY(const loader::LoadPlan plan,
            loader::plan_load(source.binding, source.spec, source.index, policy));
-  LODE_TRY(const loader::EnginePlan engine,
-           loader::plan_engine(source.binding, said.choice, policy.workers));
   Verdict verdict;
   verdict.kind = "export";
+  LODE_TRY(std::string other, prepared::tell_other_source(said, source.index));
+  auto engine = loader::plan_engine(source.binding, said.choice, policy.workers);
+  if (!engine) {
+    Error error = std::move(engine).error();
+    if (!other.empty()) error.hint = std::move(other);
+    return error;
+  }
+  if (!other.empty()) verdict.notes.push_back(std::move(other));
   memory::Ledger ledger(kBudgetBytes);
   auto compared = prepared::compare_export(options.folder,
                                            {.folder = source.folder,
@@ -211,7 +217,7 @@ Result<Verdict> verify_export(const VerifyOptions& options, loader::Progress& pr
                                             .binding = source.binding,
                                             .plan = plan,
                                             .family = source.spec.family,
-                                            .engine = &engine,
+                                            .engine = &*engine,
                                             .choice = said.choice},
                                            ledger, &progress);
   if (compared) {

@@ -109,6 +109,30 @@ TEST_F(ExportCompare, ReadsWhatAnExportSaysOfItself) {
   EXPECT_EQ(said->sources[0].header_sha256.size(), 64U);
 }
 
+TEST_F(ExportCompare, TellsThatACheckpointIsAnotherByNamesSizesAndHeaders) {
+  make({.target = Target::kMarlin});
+  const auto said = read_export(model_.out());
+  ASSERT_TRUE(said) << to_string(said.error());
+  const auto told = [&](const ExportDescription& one) {
+    const auto text = tell_other_source(one, model_.input().index);
+    EXPECT_TRUE(text) << to_string(text.error());
+    return *text;
+  };
+  EXPECT_EQ(told(*said), "");
+  ExportDescription other = *said;
+  other.sources[0].bytes = 4711;
+  EXPECT_THAT(told(other), HasSubstr("model.safetensors had 4711 bytes"));
+  other = *said;
+  other.sources[0].header_sha256 = std::string(64, 'a');
+  EXPECT_THAT(told(other), HasSubstr(std::string(64, 'a') + "; it has "));
+  other = *said;
+  other.sources[0].name = "model-00001-of-00002.safetensors";
+  EXPECT_THAT(told(other), HasSubstr("model-00001-of-00002.safetensors, which is not there"));
+  other = *said;
+  other.sources.clear();
+  EXPECT_THAT(told(other), HasSubstr("of 0 files, and there are 1"));
+}
+
 TEST_F(ExportCompare, SaysThatAllExpertsAreThereWhereTheyAre) {
   make({.target = Target::kMarlin});
   const auto said = read_export(model_.out());

@@ -206,6 +206,27 @@ Result<ExportDescription> read_export(const std::filesystem::path& folder) {
   return description;
 }
 
+Result<std::string> tell_other_source(const ExportDescription& said,
+                                      const checkpoint::TensorIndex& index) {
+  LODE_TRY(const std::vector<SourceShard> stamps, stamp_sources(index));
+  const std::string told = fmt::format("made of another checkpoint, {} says: ", kExportFile);
+  const auto text = [](std::uint64_t bytes, std::string_view sha256) {
+    return fmt::format("{} bytes, SHA-256 of the header {}", bytes,
+                       checkpoint::printable(sha256.substr(0, 64)));
+  };
+  for (const ExportDescription::Source& source : said.sources) {
+    const std::string name = checkpoint::printable(source.name);
+    const auto here = std::ranges::find(stamps, source.name, &SourceShard::name);
+    if (here == stamps.end()) return fmt::format("{}of {}, which is not there", told, name);
+    const std::string header = io::to_hex(here->header_sha256);
+    if (here->bytes == source.bytes && header == source.header_sha256) continue;
+    return fmt::format("{}{} had {}; it has {}", told, name,
+                       text(source.bytes, source.header_sha256), text(here->bytes, header));
+  }
+  if (said.sources.size() == stamps.size()) return std::string();
+  return fmt::format("{}of {} files, and there are {}", told, said.sources.size(), stamps.size());
+}
+
 Status check_not_export(const std::filesystem::path& folder) {
   if (!is_export(folder)) return {};
   const auto said = description_of(folder);

@@ -53,6 +53,11 @@ bool is_export(const std::filesystem::path& folder);
 /// Errors: kInvalidSource naming what lode-export.json lacks; kLayoutMismatch for one of another
 ///         version or of a target that this one does not know; kIo.
 Result<ExportDescription> read_export(const std::filesystem::path& folder);
+/// In what files of a checkpoint are not those that an export was made of: a sentence, empty where
+/// names, sizes and headers are the same. The same weights in other files are told, too.
+/// Errors: those of stamp_sources.
+Result<std::string> tell_other_source(const ExportDescription& said,
+                                      const checkpoint::TensorIndex& index);
 /// For whom a checkpoint is wanted.
 /// Errors: kUsage for an export, saying what it is and what to do.
 Status check_not_export(const std::filesystem::path& folder);
