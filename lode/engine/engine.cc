@@ -92,7 +92,7 @@ Result<std::unique_ptr<Engine>> Engine::start(Source source, const RunPlan& plan
 Status Engine::begin_over_ranks(const RunPlan& plan, memory::Ledger& ledger,
                                 loader::Progress* progress, comm::Group& group) {
   LODE_TRY_STATUS(check_same(group, description_of(source_, plan)));
-  places_ = std::make_unique<moe::ExpertPlaces>(group, plan.maps, source_.prepared.has_value());
+  places_ = std::make_unique<moe::ExpertPlaces>(group, plan.maps, plan.maps_weights());
   const auto deadline = group.deadline();
   group.set_deadline(std::max<std::chrono::milliseconds>(deadline, kLoadDeadline));
   LODE_TRY_STATUS(group.agree(begin(plan, ledger, progress)));

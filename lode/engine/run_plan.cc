@@ -143,10 +143,10 @@ Status check_dense(const prepared::Checkpoint& checkpoint, const Settings& setti
       .hint = fmt::format("prepare another one: lode prepare DIR OUT --dense {}", wanted)};
 }
 
-// All ranks map the same file and each uses its experts: nothing is copied. Read into memory, each
-// would hold all of them.
+// All ranks map the same file and each uses its experts: nothing is copied; or each has its own
+// made from what a GPU engine holds. Read into memory, each would hold all of them.
 Status check_ranks(const Settings& settings) {
-  if (settings.ranks.ranks == 1 || settings.start.start == prepared::Start::kMap) return {};
+  if (settings.ranks.ranks == 1 || settings.start.start != prepared::Start::kRead) return {};
   return Error{.code = Code::kUnsupported,
                .thing = "several ranks of a prepared checkpoint",
                .wanted = "--start map",
@@ -165,6 +165,10 @@ Result<loader::LoadPlan> load_plan_of(const Source& source, const RunPlan& made)
   LODE_TRY_STATUS(check_ranks(settings));
   LODE_TRY_STATUS(check_dense(*source.prepared, settings));
   loader::LoadPlan plan = prepared::load_plan(*source.prepared, settings.start);
+  if (settings.start.start == prepared::Start::kRestore) {
+    LODE_TRY_STATUS(loader::keep_experts(plan, slots_of(made.maps, settings.ranks.rank)));
+    plan.policy.movable_experts = settings.ranks.balance.has_value() && !made.maps.empty();
+  }
   plan.policy.io = settings.load.io;
   const bool int8 = source.prepared->manifest.dense == name(loader::DenseFormat::kInt8);
   plan.policy.dense = int8 ? loader::DenseFormat::kInt8 : loader::DenseFormat::kAsStored;

@@ -143,12 +143,17 @@ Status place_experts(const std::vector<ExpertSource>& experts,
                                    formats::name(first.down.encoding)));
   }
   stage.bank = BankPlan{*record, experts.size()};
-  if (slots != nullptr) {
-    LODE_TRY_STATUS(check_slots(*slots, experts.size(), stage));
-    stage.bank->num_experts = slots->size();
-    stage.bank->slots = *slots;
-  }
-  stage.used_bytes += stage.bank->num_experts * (record->record_bytes - record->padding_bytes);
+  stage.used_bytes += stage.bank->used_bytes();
+  return slots != nullptr ? keep_slots(*slots, stage) : Status{};
+}
+
+Status keep_slots(const std::vector<std::uint32_t>& slots, StagePlan& stage) {
+  BankPlan& bank = *stage.bank;
+  LODE_TRY_STATUS(check_slots(slots, bank.num_experts, stage));
+  stage.used_bytes -= bank.used_bytes();
+  bank.num_experts = slots.size();
+  bank.slots = slots;
+  stage.used_bytes += bank.used_bytes();
   return {};
 }
 

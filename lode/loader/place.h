@@ -17,6 +17,11 @@ Status place_dense(const RoleSources& sources, DenseFormat dense, StagePlan& sta
 Status place_experts(const std::vector<ExpertSource>& experts,
                      const std::vector<std::uint32_t>* slots, StagePlan& stage);
 
+/// Of the bank of a layer, which has all its experts, keeps those that `slots` names.
+///
+/// Errors: kUsage for an expert that the layer has not.
+Status keep_slots(const std::vector<std::uint32_t>& slots, StagePlan& stage);
+
 /// What a matrix becomes in panels.
 formats::Encoding prepared_encoding(const formats::Encoding& stored, DenseFormat dense) noexcept;
 

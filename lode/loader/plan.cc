@@ -30,6 +30,13 @@ void add_slabs(TagBytes& held, const StagePlan& stage) {
   if (stage.bank) add_buffer(held, Tag::kWeights, stage.bank->bytes());
 }
 
+void measure(StagePlan& stage) {
+  TagBytes held{};
+  add_slabs(held, stage);
+  stage.mapped_bytes = of(held, Tag::kWeights);
+  stage.page_table_bytes = of(held, Tag::kPageTables);
+}
+
 StageUse stage_use(std::string name, const TagBytes& held, const TagBytes& peak) {
   return {std::move(name), held, peak, memory::total(peak)};
 }
@@ -54,10 +61,7 @@ Result<StagePlan> plan_stage(const LayerSources& sources, DenseFormat dense, std
   if (sources.experts != nullptr) {
     LODE_TRY_STATUS(place_experts(*sources.experts, sources.slots, stage));
   }
-  TagBytes held{};
-  add_slabs(held, stage);
-  stage.mapped_bytes = of(held, Tag::kWeights);
-  stage.page_table_bytes = of(held, Tag::kPageTables);
+  measure(stage);
   return stage;
 }
 
@@ -75,11 +79,11 @@ Status check_policy(const LoadPolicy& policy) {
                            policy.readers, policy.num_slots, policy.slot_bytes)};
 }
 
-Status check_layers(const ExpertSlots& slots, const Binding& binding) {
-  if (slots.empty() || slots.size() == binding.layers.size()) return {};
+Status check_layers(const ExpertSlots& slots, std::size_t num_layers) {
+  if (slots.empty() || slots.size() == num_layers) return {};
   return Error{.code = Code::kUsage,
                .thing = "slots of experts",
-               .wanted = fmt::format("{} layers", binding.layers.size()),
+               .wanted = fmt::format("{} layers", num_layers),
                .found = fmt::format("{}", slots.size())};
 }
 
@@ -183,7 +187,7 @@ Result<LoadPlan> plan_load(const Binding& binding, const families::ModelSpec& sp
                            const checkpoint::TensorIndex& index, const LoadPolicy& policy,
                            const ExpertSlots& slots) {
   LODE_TRY_STATUS(check_policy(policy));
-  LODE_TRY_STATUS(check_layers(slots, binding));
+  LODE_TRY_STATUS(check_layers(slots, binding.layers.size()));
   LODE_CHECK(
       binding.layers.size() == spec.num_layers && binding.experts.size() == binding.layers.size(),
       "a binding has the layers of its spec");
@@ -205,6 +209,17 @@ Result<LoadPlan> plan_load(const Binding& binding, const families::ModelSpec& sp
   }
   LODE_TRY_STATUS(check_slots(plan));
   return plan;
+}
+
+Status keep_experts(LoadPlan& plan, const ExpertSlots& slots) {
+  LODE_TRY_STATUS(check_layers(slots, plan.stages.size() - 1));  // the first stage is the model's
+  if (slots.empty()) return {};
+  for (StagePlan& stage : plan.stages) {
+    if (!stage.bank) continue;
+    LODE_TRY_STATUS(keep_slots(slots[static_cast<std::size_t>(stage.layer)], stage));
+    measure(stage);
+  }
+  return {};
 }
 
 }  // namespace lode::loader

@@ -56,6 +56,9 @@ struct BankPlan {
   std::vector<std::uint32_t> slots{};  // expert of each record; empty: record e is expert e
 
   std::uint64_t bytes() const noexcept { return num_experts * record.record_bytes; }
+  std::uint64_t used_bytes() const noexcept {
+    return num_experts * (record.record_bytes - record.padding_bytes);
+  }
   std::size_t expert_of(std::size_t record_idx) const {
     return slots.empty() ? record_idx : slots[record_idx];
   }
@@ -98,6 +101,11 @@ struct LoadPlan {
   /// Errors: kOverBudget naming need, have, the largest consumer and the limit that would do.
   Status check_fits(const memory::Ledger& ledger) const;
 };
+
+/// Of a plan of all experts keeps those of `slots`.
+///
+/// Errors: kUsage for slots of other layers than the plan's, or of an expert that a layer has not.
+Status keep_experts(LoadPlan& plan, const ExpertSlots& slots);
 
 /// Plans the load of everything that `binding` found, of the experts those of `slots`. Reads no
 /// file.

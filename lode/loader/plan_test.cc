@@ -67,6 +67,21 @@ TEST_F(Plan, RefusesSlotsOfAnExpertOrOfLayersThatThereAreNot) {
   EXPECT_THAT(error({{0}}), testing::HasSubstr("want 2 layers, found 1"));
 }
 
+TEST_F(Plan, OfAllExpertsKeepsThoseOfSlotsAsIfPlannedForThem) {
+  const ExpertSlots slots = {{3, 0, 3}, {1}};
+  LoadPlan kept = this->plan();
+  ASSERT_TRUE(keep_experts(kept, slots));
+  const auto planned = plan_load(source_.binding(), source_.spec(), *source_.index(), {}, slots);
+  ASSERT_TRUE(planned);
+  EXPECT_EQ(kept.expected_stages(), planned->expected_stages());
+  EXPECT_EQ(kept.padding_bytes(), planned->padding_bytes());
+  EXPECT_EQ(kept.stages[1].bank->expert_of(2), 3U);
+  EXPECT_THAT(to_string(keep_experts(kept, {{0}, {4}}).error()),
+              testing::HasSubstr("slot 0 of layer 1"));
+  EXPECT_THAT(to_string(keep_experts(kept, {{0}}).error()),
+              testing::HasSubstr("want 2 layers, found 1"));
+}
+
 TEST_F(Plan, EndsWithTheWeightsAlone) {
   const LoadPlan plan = this->plan();
   const auto stages = plan.expected_stages();

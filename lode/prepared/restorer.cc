@@ -159,6 +159,7 @@ Status Restorer::read(const Section& section, std::span<const Wanted> wanted) {
     engine_->submit({.file_id = section.file_idx,
                      .offset_bytes = section.file_offset_bytes + one.offset_bytes,
                      .out = one.out});
+    parts_.progress.read_bytes.fetch_add(one.out.size(), std::memory_order_relaxed);
   }
   Status first;
   for (std::size_t i = 0; i < wanted.size(); ++i) {
@@ -201,7 +202,7 @@ Status Restorer::restore(const EngineBankPlan& bank, const loader::BankPlan& to,
     if (parts_.progress.cancel.load(std::memory_order_relaxed)) {
       return Error{.code = Code::kInterrupted, .thing = "the start"};
     }
-    LODE_TRY(const targets::PreparedExpert expert, read_expert(bank, idx));
+    LODE_TRY(const targets::PreparedExpert expert, read_expert(bank, to.expert_of(idx)));
     const std::span<std::byte> out =
         slab.subspan(idx * to.record.record_bytes, to.record.record_bytes);
     ExpertRestorer(bank, to.record, expert, out).run(pool_);

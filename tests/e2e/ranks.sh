@@ -80,6 +80,18 @@ quietly "$LODE" prepare "$story" story-prepared
 "$LODE" run story-prepared "${text[@]}" --ranks 2 "${eager[@]}" --balance-report balance.json >several 2>/dev/null
 cmp one several
 python3 -c 'import json; r = json.load(open("balance.json")); assert r["layers_moved"] > 0 and r["received_bytes"] == 0, r'
+# FP8 made online for a GPU engine: each rank makes its own experts of it, and they move.
+"$LODE_SYNTH" --preset tiny --tokenizer "$story/tokenizer.json" --vocab 4096 --hidden 256 --intermediate 256 --format bf16 --out bf16 >/dev/null
+for scheme in fp8-tensor fp8-channel fp8-block; do
+  quietly "$LODE" prepare bf16 "online-$scheme" --target marlin --online $scheme
+  "$LODE" run "online-$scheme" "${text[@]}" >online-one 2>/dev/null
+  "$LODE" run "online-$scheme" "${text[@]}" --ranks 4 --redundant-experts 4 -t 1 "${eager[@]}" --balance-report online.json --receipt moved.json \
+    >several 2>/dev/null
+  cmp online-one several || { echo "another text of $scheme over ranks"; exit 1; }
+  python3 -c 'import json; r = json.load(open("online.json")); assert r["layers_moved"] > 0 and r["received_bytes"] > 0, r
+ranks = json.load(open("moved.json"))["ranks"]; assert all(rank["as_planned"] and rank["expert_records"] == 6 for rank in ranks), ranks'
+done
+fails 11 "$LODE" run story-prepared "${text[@]}" --ranks 2 --start read
 fails 2 "$LODE" run "$story" -p ab --ranks 3 --balance best
 grep -q -- '--redundant-experts 2' log || { cat log; exit 1; }
 fails 2 "$LODE" run "$story" -p ab --ranks 2 --balance best --balance-step 1KiB
