@@ -55,7 +55,9 @@ TEST(PrepareKilled, AtAnyInstantGoesOnToABitEqualResult) {
   const int wanted = full_tests() ? 10'000 : 300;
   int kills = 0;
   int results = 0;
-  for (int run = 0; kills < wanted; ++run) {
+  // How many kills a result takes is the machine's business; that it comes is ours.
+  for (int run = 0; kills < wanted || results <= 3; ++run) {
+    ASSERT_LT(run, 10 * wanted) << results << " results";
     const std::chrono::microseconds after(
         static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(most)));
     if (!prepare_and_kill(model, after)) {
@@ -71,7 +73,6 @@ TEST(PrepareKilled, AtAnyInstantGoesOnToABitEqualResult) {
   model.expect_whole();
   RecordProperty("kills", kills);
   RecordProperty("results", results);
-  EXPECT_GT(results, 3);
 }
 
 enum class Change { kTruncate, kReplace, kOverwrite, kExtend, kRemove };
