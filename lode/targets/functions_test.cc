@@ -83,7 +83,7 @@ TEST(Functions, RefuseWordsAndExtentsThatNobodyHas) {
   for (const auto& [name, value] : wrong_params) {
     std::size_t takers = 0;
     for (const Case& one : cases()) {
-      const auto takes = [&](const ParamRow& row) { return row.name == name; };
+      const auto takes = [&wanted = name](const ParamRow& row) { return row.name == wanted; };
       if (std::ranges::none_of(one.function.params, takes)) continue;
       ++takers;
       Case wrong = one;
