@@ -10,6 +10,7 @@
 #include "lode/cli/balance_inputs.h"
 #include "lode/cli/balance_record.h"
 #include "lode/cli/balance_view.h"
+#include "lode/cli/model_options.h"
 #include "lode/cli/program.h"
 #include "lode/cli/text_file.h"
 #include "lode/engine/balance_files.h"
@@ -78,12 +79,6 @@ Result<std::size_t> slots_of(const BalanceOptions& options, std::size_t experts)
                .thing = "--redundant-experts",
                .wanted = fmt::format("at most {}", placement::kMaxSlots),
                .found = fmt::format("{}", options.redundant)};
-}
-
-Result<std::uint64_t> bytes_of(std::string_view flag, const std::string& text) {
-  auto bytes = parse_bytes(text);
-  if (!bytes) return at(flag, std::move(bytes).error());
-  return bytes;
 }
 
 Result<engine::BalanceRequest> request_of(const BalanceOptions& options, std::size_t experts) {

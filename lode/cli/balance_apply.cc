@@ -15,8 +15,6 @@
 namespace lode::cli {
 namespace {
 
-constexpr std::size_t kMaxMapBytes = 64 * kMiB;
-
 struct ApplyOptions {
   std::string maps;
   std::string step = "256MiB";
@@ -99,9 +97,8 @@ Status apply(const ModelOptions& model, const ApplyOptions& options, const RankC
   LODE_TRY_STATUS(check_ranks(context));
   LODE_TRY(std::vector<placement::ExpertMap> maps, read_maps_file(options.maps, kMaxMapBytes));
   LODE_TRY(engine::Settings settings, rank_settings(model, context));
-  auto step_bytes = parse_bytes(options.step);
-  if (!step_bytes) return at("--step", std::move(step_bytes).error());
-  settings.ranks.balance = moves_alone(*step_bytes);
+  LODE_TRY(const std::uint64_t step_bytes, bytes_of("--step", options.step));
+  settings.ranks.balance = moves_alone(step_bytes);
   std::string prompt;
   engine::Request request;
   request.max_new_tokens = options.max_new_tokens;

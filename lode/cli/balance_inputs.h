@@ -8,6 +8,9 @@
 
 namespace lode::cli {
 
+/// Of maps that a model is run with.
+inline constexpr std::size_t kMaxMapBytes = std::size_t{64} << 20;
+
 /// Loads and maps out of a file of at most `most_bytes`.
 /// Errors: those of read_text_file, json::parse and engine::read_balance_loads or _maps, each with
 ///         the path.

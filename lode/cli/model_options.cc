@@ -83,11 +83,16 @@ void add_progress_option(CLI::App* command, std::string& form) {
       ->check(CLI::IsMember({"text", "json", "none"}));
 }
 
+Result<std::uint64_t> bytes_of(std::string_view flag, const std::string& text) {
+  auto bytes = parse_bytes(text);
+  if (!bytes) return at(flag, std::move(bytes).error());
+  return bytes;
+}
+
 Result<std::optional<std::uint64_t>> memory_of(const std::optional<std::string>& typed) {
   if (!typed) return std::optional<std::uint64_t>();
-  auto bytes = parse_bytes(*typed);
-  if (!bytes) return at("--memory", std::move(bytes).error());
-  return std::optional(*bytes);
+  LODE_TRY(const std::uint64_t bytes, bytes_of("--memory", *typed));
+  return std::optional(bytes);
 }
 
 std::shared_ptr<ModelOptions> add_model_options(CLI::App* command) {

@@ -49,6 +49,9 @@ void add_load_threads_option(CLI::App* command, std::uint32_t& threads);
 void add_receipt_option(CLI::App* command, std::string& file);
 void add_progress_option(CLI::App* command, std::string& form);
 
+/// The bytes that were typed behind a flag. Errors: kUsage naming the flag, for what is no size.
+Result<std::uint64_t> bytes_of(std::string_view flag, const std::string& text);
+
 /// What --memory names, if it was typed.
 /// Errors: kUsage for what is no size.
 Result<std::optional<std::uint64_t>> memory_of(const std::optional<std::string>& typed);

@@ -15,7 +15,6 @@ namespace lode::cli {
 namespace {
 
 std::atomic<bool> was_said = false;
-constexpr std::size_t kMaxMapBytes = 64 * kMiB;
 
 Status check_launcher(const ModelOptions& options, const comm::Group& group) {
   if (options.ranks == 1 || options.ranks == group.size()) return {};
@@ -35,12 +34,6 @@ Status on_processes(const ModelOptions& options, const comm::GroupOptions& group
   Status done = comm::run_mpi({.group = group_options}, one, say);
   was_said = !done;
   return done;
-}
-
-Result<std::uint64_t> bytes_of(std::string_view flag, const std::string& text) {
-  auto bytes = parse_bytes(text);
-  if (!bytes) return at(flag, std::move(bytes).error());
-  return bytes;
 }
 
 // What is asked of balancing, if it is asked for.

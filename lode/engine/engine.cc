@@ -49,13 +49,6 @@ std::string description_of(const std::optional<BalanceSettings>& balance) {
       balance->threshold, balance->step_bytes, balance->checksums ? " with sums" : "");
 }
 
-std::uint32_t sum_of(std::span<const placement::ExpertMap> maps) {
-  std::uint32_t sum = 0;
-  for (const placement::ExpertMap& map : maps)
-    sum = io::crc32c(std::as_bytes(map.physical_to_logical()), sum);
-  return sum;
-}
-
 // What all ranks must have alike, for people and for a sum.
 std::string description_of(const Source& source, const RunPlan& plan) {
   const families::ModelSpec& spec = source.spec;
@@ -70,9 +63,9 @@ std::string description_of(const Source& source, const RunPlan& plan) {
       "kv {}, dense {}; maps {:08x}, {}; {} bytes of tensors in {} files ({:08x})",
       spec.family, spec.num_layers, spec.router.num_experts, spec.hidden, spec.vocab,
       plan.context_tokens, plan.model.chunk_tokens, static_cast<int>(plan.model.mode),
-      static_cast<int>(plan.model.kv_format), name(plan.load.policy.dense), sum_of(plan.maps),
-      description_of(plan.settings.ranks.balance), source_bytes(source), files.size(),
-      io::crc32c(std::as_bytes(std::span(list))));
+      static_cast<int>(plan.model.kv_format), name(plan.load.policy.dense),
+      eplb::digest_of(plan.maps), description_of(plan.settings.ranks.balance), source_bytes(source),
+      files.size(), io::crc32c(std::as_bytes(std::span(list))));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "lode/base/fmt.h"
+#include "lode/comm/first_other.h"
 #include "lode/io/checksum.h"
 #include "lode/moe/expert_places.h"
 
@@ -144,15 +145,11 @@ Result<bool> any_rank(comm::Group& group, bool own) {
 }
 
 Status check_same(comm::Group& group, std::string_view description) {
-  const std::uint32_t mine = io::crc32c(std::as_bytes(std::span(description)));
-  std::vector<std::uint32_t> sums(group.size());
-  LODE_TRY_STATUS(group.all_gather(std::as_bytes(std::span(&mine, 1)),
-                                   std::as_writable_bytes(std::span(sums))));
-  const auto other = std::find_if(sums.begin(), sums.end(),
-                                  [&](std::uint32_t sum) { return sum != sums.front(); });
-  if (other == sums.end()) return {};
+  LODE_TRY(const auto other,
+           comm::first_other(group, io::crc32c(std::as_bytes(std::span(description)))));
+  if (!other) return {};
   return Error{.code = Code::kInvalidSource,
-               .thing = fmt::format("rank {}", other - sums.begin()),
+               .thing = fmt::format("rank {}", *other),
                .wanted = "the checkpoint and the settings of rank 0",
                .found = "others",
                .where = fmt::format("rank {}: {}", group.rank(), description),

@@ -7,6 +7,7 @@
 
 #include "lode/base/check.h"
 #include "lode/base/fmt.h"
+#include "lode/comm/first_other.h"
 #include "lode/eplb/slot_copies.h"
 #include "lode/io/checksum.h"
 
@@ -86,15 +87,12 @@ Status Migration::make_buffer(const LayerMove& move) {
 // A rank that cannot take part keeps all others from it; so does one that would move otherwise.
 Status Migration::agree_on(const LayerMove& move, const Status& ready) {
   LODE_TRY_STATUS(group_->agree(ready));
-  const std::uint32_t mine = digest_of(move, places_->map(move.layer), options_.step_bytes);
-  std::vector<std::uint32_t> all(group_->size());
-  LODE_TRY_STATUS(group_->all_gather(std::as_bytes(std::span(&mine, 1)),
-                                     std::as_writable_bytes(std::span(all))));
-  const auto other = std::ranges::find_if(all, [&](std::uint32_t one) { return one != all[0]; });
-  if (other == all.end()) return {};
+  LODE_TRY(const auto other, comm::first_other(*group_, digest_of(move, places_->map(move.layer),
+                                                                  options_.step_bytes)));
+  if (!other) return {};
   return Error{.thing = fmt::format("migration of layer {}", move.layer),
                .wanted = "the same layer, maps and sizes on all ranks",
-               .found = fmt::format("others on rank {}", other - all.begin())};
+               .found = fmt::format("others on rank {}", *other)};
 }
 
 Status Migration::begin(LayerMove move) {

@@ -6,6 +6,7 @@
 
 #include "lode/base/check.h"
 #include "lode/base/fmt.h"
+#include "lode/comm/first_other.h"
 #include "lode/io/checksum.h"
 #include "lode/placement/balance.h"
 #include "lode/placement/load_decay.h"
@@ -210,16 +211,9 @@ struct Rebalancer::State {
   Status agree_on_adopted(std::span<const ExpertMap> maps) {
     comm::Group& group = places.group();
     LODE_TRY_STATUS(group.agree(check_adopted(maps)));
-    std::uint32_t mine = 0;
-    for (const ExpertMap& map : maps)
-      mine = io::crc32c(std::as_bytes(map.physical_to_logical()), mine);
-    std::vector<std::uint32_t> all(group.size());
-    LODE_TRY_STATUS(group.all_gather(std::as_bytes(std::span(&mine, 1)),
-                                     std::as_writable_bytes(std::span(all))));
-    const auto other = std::ranges::find_if(all, [&](std::uint32_t one) { return one != all[0]; });
-    if (other == all.end()) return {};
-    return refusal("maps to adopt", "those of rank 0",
-                   fmt::format("others on rank {}", other - all.begin()));
+    LODE_TRY(const auto other, comm::first_other(group, digest_of(maps)));
+    if (!other) return {};
+    return refusal("maps to adopt", "those of rank 0", fmt::format("others on rank {}", *other));
   }
 
   void adopt(std::vector<ExpertMap> maps) {
@@ -334,6 +328,13 @@ Status Rebalancer::finish() {
   if (!active()) return {};
   state_->pending.clear();
   return state_->migration->drain();
+}
+
+std::uint32_t digest_of(std::span<const ExpertMap> maps) {
+  std::uint32_t digest = 0;
+  for (const ExpertMap& map : maps)
+    digest = io::crc32c(std::as_bytes(map.physical_to_logical()), digest);
+  return digest;
 }
 
 Status check_target(std::size_t layer, const ExpertMap& now, const ExpertMap& next) {

@@ -113,6 +113,9 @@ class Rebalancer {
   std::unique_ptr<State> state_;
 };
 
+/// Maps in one number, by which ranks see whether they have the same.
+std::uint32_t digest_of(std::span<const placement::ExpertMap> maps);
+
 /// Whether a layer can move from one map to the other: of as many experts, slots and ranks, every
 /// slot of the new one with an expert. Errors:  kUsage naming the layer.
 Status check_target(std::size_t layer, const placement::ExpertMap& now,
