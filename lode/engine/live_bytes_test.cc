@@ -22,14 +22,6 @@ using tensor::Layout;
 
 constexpr std::uint64_t kMostBetween = layout::kRecordAlignment;  // large tensors begin on pages
 
-Settings small_settings() {
-  Settings settings;
-  settings.context_tokens = 64;
-  settings.threads = 2;
-  settings.logits_rows = 8;
-  return settings;
-}
-
 // Where the form is none that the kernels read: as WeightSet promises them.
 bool is_prepared(const tensor::Meta& meta, Role role) {
   if (meta.layout == Layout::kPanels || meta.layout == Layout::kGateUpPanels) return true;

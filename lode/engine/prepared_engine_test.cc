@@ -22,14 +22,6 @@ using prepared::Verification;
 using ::testing::HasSubstr;
 using testing_support::TempFolder;
 
-Settings small_settings() {
-  Settings settings;
-  settings.context_tokens = 64;
-  settings.threads = 2;
-  settings.logits_rows = 8;
-  return settings;
-}
-
 // What `lode prepare` does.
 void prepare(const std::filesystem::path& folder, const std::filesystem::path& out,
              const loader::LoadPolicy& policy = {}) {

@@ -41,6 +41,15 @@ inline memory::MachineMemory test_machine() {
           .cgroups = {}};
 }
 
+/// A run of few tokens whose logits are looked at.
+inline Settings small_settings() {
+  Settings settings;
+  settings.context_tokens = 64;
+  settings.threads = 2;
+  settings.logits_rows = 8;
+  return settings;
+}
+
 inline Source source_of(const std::filesystem::path& folder) {
   auto source = open_source(folder);
   LODE_CHECK(source, "a test checkpoint that cannot be opened");
