@@ -14,13 +14,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Settings small_settings() {
-  Settings settings;
-  settings.context_tokens = 64;
-  settings.threads = 2;
-  return settings;
-}
-
 // What this process has asked the system to read, from any file.
 std::uint64_t bytes_read() {
   const std::string text = file_text("/proc/self/io");
