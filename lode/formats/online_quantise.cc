@@ -121,6 +121,31 @@ void encode_piece(const Int8Encoder&, Format from, const Raw& raw, const Floats&
   }
 }
 
+/// The codes of a block under one scale, a byte each.
+template <class Encode>
+void encode_block(const OnlineRows& rows, const Block& block, float factor, const OnlineOutput& out,
+                  const Encode& encoder) noexcept {
+  Raw raw;
+  Floats factors;
+  factors.fill(factor);
+  for_pieces(block, [&](const OutputPiece& piece) {
+    load(rows, piece.row, piece.begin, block.end, raw);
+    Codes codes;
+    encode_piece(encoder, rows.format, raw, factors, codes);
+    std::memcpy(out.codes.data() + piece.row * out.k + piece.begin, codes.data(),
+                piece.end - piece.begin);
+  });
+}
+
+template <class Encode>
+void encode_rows(const OnlineRows& rows, const OnlineOutput& out, const Encode& encoder) noexcept {
+  for (std::uint64_t row = 0; row < out.rows; ++row) {
+    float scale = 0.0F;
+    std::memcpy(&scale, out.scales.data() + row * sizeof scale, sizeof scale);
+    encode_block(rows, {row, 1, 0, out.k}, scale, out, encoder);
+  }
+}
+
 /// Blocks of whole rows, of rows, or of pieces: `scale(amax)` gives the BlockScale.
 template <class Scale, class Encode>
 bool run_wide(OnlineScheme scheme, const OnlineRows& rows, const OnlineOutput& out, Scale scale,
@@ -131,8 +156,6 @@ bool run_wide(OnlineScheme scheme, const OnlineRows& rows, const OnlineOutput& o
   const bool one_scale = scheme == OnlineScheme::kTensorFp8;
   std::byte* stored = out.scales.data();
   bool finite = true;
-  Raw raw;
-  Floats factors;
   for (std::uint64_t row = 0; row < out.rows; row += block_rows) {
     for (std::uint64_t begin = 0; begin < out.k; begin += block_k) {
       const Block block{row, std::min(block_rows, out.rows - row), begin,
@@ -144,15 +167,7 @@ bool run_wide(OnlineScheme scheme, const OnlineRows& rows, const OnlineOutput& o
         std::memcpy(stored, &chosen.stored, sizeof chosen.stored);
         stored += sizeof chosen.stored;
       }
-      if (out.codes.empty()) continue;
-      factors.fill(chosen.factor);
-      for_pieces(block, [&](const OutputPiece& piece) {
-        load(rows, piece.row, piece.begin, block.end, raw);
-        Codes codes;
-        encode_piece(encoder, rows.format, raw, factors, codes);
-        std::memcpy(out.codes.data() + piece.row * out.k + piece.begin, codes.data(),
-                    piece.end - piece.begin);
-      });
+      if (!out.codes.empty()) encode_block(rows, block, chosen.factor, out, encoder);
     }
   }
   return finite;
@@ -286,6 +301,12 @@ bool quantise_online(OnlineScheme scheme, const OnlineRows& rows, float amax,
       return run_wide(scheme, rows, out, int8_scale(rows.format), Int8Encoder{});
   }
   return false;
+}
+
+void encode_scaled_rows(OnlineScheme scheme, const OnlineRows& rows, const OnlineOutput& out,
+                        pieces::EncodeFn encode) noexcept {
+  if (scheme == OnlineScheme::kRowInt8) return encode_rows(rows, out, Int8Encoder{});
+  encode_rows(rows, out, Encoder{encode, pieces::Op::kE4m3Quotient});
 }
 
 }  // namespace lode::formats

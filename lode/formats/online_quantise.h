@@ -97,4 +97,11 @@ struct OnlineOutput {
                                    const OnlineOutput& out,
                                    pieces::EncodeFn encode = pieces::encode) noexcept;
 
+/// The codes of rows whose scales are known: for schemes with one scale a row, whose numbers come
+/// in parts. The same codes as quantise_online gives.
+///
+/// Shapes: rows [rows, k], out as above, its scales [rows] F32 and read.
+void encode_scaled_rows(OnlineScheme scheme, const OnlineRows& rows, const OnlineOutput& out,
+                        pieces::EncodeFn encode = pieces::encode) noexcept;
+
 }  // namespace lode::formats

@@ -46,19 +46,23 @@ struct Sums {
 
 CodeCounts count_codes(const MatrixRows& rows, parallel::ThreadPool* pool) {
   Sums sums;
-  const std::uint64_t at_once =
-      std::max<std::uint64_t>(kTaskBytes / std::max<std::uint64_t>(rows.row_bytes, 1), 1);
-  const std::uint64_t strips = ceil_div(rows.half_rows, at_once);
+  const std::uint64_t row_bytes = std::max<std::uint64_t>(rows.bytes_here().size(), 1);
+  const std::uint64_t at_once = std::max<std::uint64_t>(kTaskBytes / row_bytes, 1);
+  const auto strips_of = [&](std::uint32_t half) {
+    return half < rows.num_halves ? ceil_div(rows.rows_here(half).size(), at_once) : 0;
+  };
+  const std::uint64_t first_strips = strips_of(0);
   const auto count_strip = [&](std::size_t task, std::size_t) {
-    const auto half = static_cast<std::uint32_t>(task / strips);
-    const std::uint64_t first = task % strips * at_once;
+    const std::uint32_t half = task < first_strips ? 0 : 1;
+    const Range here = rows.rows_here(half);
+    const std::uint64_t first = here.begin + (task - half * first_strips) * at_once;
     Counts counts{};
-    for (std::uint64_t row = first; row < std::min(rows.half_rows, first + at_once); ++row) {
-      count_row(rows.row({half, row}), counts);
+    for (std::uint64_t row = first; row < std::min(here.end, first + at_once); ++row) {
+      count_row(rows.row_here({half, row}), counts);
     }
     sums.add(half, counts);
   };
-  const std::size_t tasks = rows.num_halves * strips;
+  const std::size_t tasks = first_strips + strips_of(1);
   if (pool != nullptr && tasks > 1) {
     pool->run(tasks, count_strip);
   } else {

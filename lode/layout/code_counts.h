@@ -18,8 +18,8 @@ struct CodeCounts {
   friend bool operator==(const CodeCounts&, const CodeCounts&) = default;
 };
 
-/// Counts all bytes of the rows; of a matrix of one half the other counts nothing. The same numbers
-/// for any number of threads; `pool` may be null.
+/// Counts all bytes of the rows that are in memory; of a matrix of one half the other counts
+/// nothing. The same numbers for any number of threads; `pool` may be null.
 ///
 /// Shapes: rows halves [half_rows, row_bytes].
 /// Memory: 8 KiB of stack a thread.

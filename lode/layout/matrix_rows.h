@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "lode/base/range.h"
 #include "lode/layout/row_order.h"
 
 namespace lode::layout {
@@ -13,12 +14,14 @@ namespace lode::layout {
 /// rows of one number).
 /// Source: weight_layouts 0, 4.3: how checkpoints hold gate and up.
 struct RowRun {
-  const std::byte* first = nullptr;
+  const std::byte* first = nullptr;  // of row rows.begin, byte MatrixRows::bytes.begin
   std::uint64_t step_bytes = 0;
+  Range rows{};  // that are in memory
 };
 
 /// One matrix, or gate and up, wherever their rows lie: in two tensors, one below the other or in
-/// turn. Borrows; what it points to outlives it.
+/// turn. Borrows; what it points to outlives it. Of a matrix that is too large only a part may be
+/// in memory: some rows of each half, and some bytes of every row.
 ///
 /// Shapes: each half [half_rows, row_bytes].
 struct MatrixRows {
@@ -26,14 +29,26 @@ struct MatrixRows {
   std::uint32_t num_halves = 1;
   std::uint64_t half_rows = 0;
   std::uint64_t row_bytes = 0;
+  Range bytes{};
 
-  /// The bytes of a row; none where the half has fewer rows: padding.
+  /// The bytes of a row, of which only those in memory may be read; none where the half has fewer
+  /// rows: padding.
   std::span<const std::byte> row(const HalfRow& at) const noexcept {
     if (at.row >= half_rows) return {};
     const RowRun& half = halves[at.half];
-    return {half.first + at.row * half.step_bytes, row_bytes};
+    return {half.first + (at.row - half.rows.begin) * half.step_bytes - bytes.begin, row_bytes};
   }
   bool empty() const noexcept { return half_rows == 0; }
+
+  /// What of a half, and of each row, is in memory.
+  Range rows_here(std::uint32_t half) const noexcept { return halves[half].rows.below(half_rows); }
+  Range bytes_here() const noexcept { return bytes.below(row_bytes); }
+  /// The bytes of a row that are in memory.
+  std::span<const std::byte> row_here(const HalfRow& at) const noexcept {
+    const Range here = bytes_here();
+    return at.row < half_rows ? row(at).subspan(here.begin, here.size())
+                              : std::span<const std::byte>{};
+  }
 };
 
 /// `num_halves` matrices of `half_rows` rows in one piece of memory, as `stored` says how gate's

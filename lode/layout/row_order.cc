@@ -1,5 +1,7 @@
 #include "lode/layout/row_order.h"
 
+#include <algorithm>
+
 namespace lode::layout {
 namespace {
 
@@ -69,6 +71,18 @@ HalfRow RowOrder::at(std::uint64_t position) const noexcept {
               position / (2 * kCuteRows) * kCuteRows + position % kCuteRows};
   }
   return {};
+}
+
+std::array<Range, 2> rows_within(const RowOrder& order, std::uint64_t first,
+                                 std::uint64_t end) noexcept {
+  std::array<Range, 2> rows{Range{0, 0}, Range{0, 0}};
+  for (std::uint64_t position = first; position < std::min(end, order.rows()); ++position) {
+    const HalfRow at = order.at(position);
+    Range& half = rows[at.half];
+    half = half.size() == 0 ? Range{at.row, at.row + 1}
+                            : Range{std::min(half.begin, at.row), std::max(half.end, at.row + 1)};
+  }
+  return rows;
 }
 
 std::uint64_t RowOrder::position_of(const HalfRow& row) const noexcept {

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string_view>
+
+#include "lode/base/range.h"
 
 namespace lode::layout {
 
@@ -58,6 +61,11 @@ struct RowOrder {
   /// Where a row lies: the inverse of `at`.
   std::uint64_t position_of(const HalfRow& row) const noexcept;
 };
+
+/// Of each half, from the first to the last row that lies in [first, end): what a piece of the
+/// order is made of.
+std::array<Range, 2> rows_within(const RowOrder& order, std::uint64_t first,
+                                 std::uint64_t end) noexcept;
 
 /// Rows per block of a shuffle; 1 for none.
 std::uint64_t block_rows(RowShuffle shuffle) noexcept;

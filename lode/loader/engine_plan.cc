@@ -1,6 +1,7 @@
 #include "lode/loader/engine_plan.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <utility>
 
@@ -32,32 +33,149 @@ std::vector<std::uint32_t> all_experts(std::size_t num_experts) {
   return experts;
 }
 
-// Of a layer: the largest slot, and what its experts have as they are stored.
-struct Slots {
-  std::uint64_t largest_bytes = 0;
-  std::uint64_t expert_bytes = 0;
-};
+// Decides how the tensors of a layer are made of its experts, and what that takes.
+class LayerReading {
+ public:
+  LayerReading(const std::vector<ExpertSource>& experts, EngineBankPlan& bank,
+               const ExpertScratch& scratch)
+      : experts_(experts), bank_(bank), refiner_(bank.preparer->refiner()), scratch_(scratch) {}
 
-// Experts need not lie alike in their files: the largest counts.
-Slots slots_of(const std::vector<ExpertSource>& experts, const EngineBankPlan& bank) {
-  constexpr targets::Needs kEverything{true, true, true, true, true, true};
-  const targets::Refiner* const refiner = bank.preparer->refiner();
-  const bool measured = refiner != nullptr && refiner->wants_measure();
-  Slots slots;
-  for (const std::uint32_t idx : bank.experts) {
-    const auto bytes = [&](const targets::Needs& needs) {
-      return ExpertReader::slot_bytes(experts[idx], needs);
-    };
-    std::uint64_t& largest = slots.largest_bytes;
-    largest = std::max(largest, bytes(kScaleNeeds));
-    if (measured) largest = std::max(largest, bytes(kCodeNeeds));
-    for (const targets::EngineTensor& tensor : bank.tensors()) {
-      largest = std::max(largest, bytes(tensor.needs));
-    }
-    slots.expert_bytes = std::max(slots.expert_bytes, bytes(kEverything));
+  void decide() {
+    bank_.windows.resize(bank_.tensors().size());
+    take_whole(kScaleNeeds, 0);
+    if (refiner_ != nullptr && refiner_->wants_measure()) decide_measure();
+    for (std::size_t idx = 0; idx < bank_.tensors().size(); ++idx) decide_tensor(idx);
   }
-  return slots;
-}
+
+  // Experts need not lie alike in their files: the largest counts.
+  std::uint64_t slot_bytes(const targets::Needs& needs,
+                           const targets::SourceWindow& window = {}) const {
+    std::uint64_t largest = 0;
+    for (const std::uint32_t idx : bank_.experts) {
+      largest = std::max(largest, ExpertReader::slot_bytes(experts_[idx], needs, window));
+    }
+    return largest;
+  }
+
+  std::uint64_t largest_slot_bytes = 0;  // of whole experts
+  std::uint64_t window_bytes = 0;
+  std::uint64_t refined_bytes = 0;
+
+ private:
+  // Of one window, or of the largest of several.
+  struct Cost {
+    std::uint64_t slot_bytes = 0;
+    std::uint64_t refined_bytes = 0;
+
+    std::uint64_t total() const { return slot_bytes + refined_bytes; }
+    void add(const Cost& other) {
+      slot_bytes = std::max(slot_bytes, other.slot_bytes);
+      refined_bytes = std::max(refined_bytes, other.refined_bytes);
+    }
+  };
+
+  void take_whole(const targets::Needs& needs, std::uint64_t of_refined) {
+    largest_slot_bytes = std::max(largest_slot_bytes, slot_bytes(needs));
+    refined_bytes = std::max(refined_bytes, of_refined);
+  }
+  // One window after another, or while one is worked on the next comes in.
+  void take_windows(const Cost& cost, std::uint64_t num_slots) {
+    window_bytes = std::max(window_bytes, num_slots * align_up(cost.slot_bytes, io::kBlockBytes));
+    refined_bytes = std::max(refined_bytes, cost.refined_bytes);
+  }
+  std::uint64_t refined(std::size_t idx, const targets::SourceWindow& window) const {
+    return refiner_ == nullptr ? 0 : refiner_->bytes(idx, window);
+  }
+
+  void decide_measure() {
+    if (slot_bytes(kCodeNeeds) <= scratch_.whole_bytes) return take_whole(kCodeNeeds, 0);
+    for (const targets::Needs& needs : {kGateUpNeeds, kDownNeeds}) {
+      const std::uint64_t rows = rows_at_once(needs, scratch_.window_bytes / 2);
+      bank_.measured_rows = bank_.measured_rows == 0 ? rows : std::min(bank_.measured_rows, rows);
+    }
+    for (const targets::Needs& needs : {kGateUpNeeds, kDownNeeds}) {
+      take_windows({slot_bytes(needs, first_rows(bank_.measured_rows)), 0}, 2);
+    }
+  }
+
+  void decide_tensor(std::size_t idx) {
+    const targets::EngineTensor& tensor = bank_.tensors()[idx];
+    const std::uint64_t of_refined = refined(idx, {});
+    const bool has_codes = tensor.needs.gate_up || tensor.needs.down;
+    if (!has_codes || slot_bytes(tensor.needs) + of_refined <= scratch_.whole_bytes) {
+      return take_whole(tensor.needs, of_refined);
+    }
+    decide_units(idx);
+    const targets::SourceWindow window = window_of(idx, 0);
+    if (refiner_ == nullptr || !refiner_->wants_scales_first(idx, window)) return;
+    TensorWindows& windows = bank_.windows[idx];
+    const std::uint64_t half = scratch_.window_bytes / 2;
+    windows.scale_rows = rows_at_once(tensor.needs, half - std::min(half, refined(idx, window)));
+    take_windows({slot_bytes(tensor.needs, first_rows(windows.scale_rows)), refined(idx, window)},
+                 2);
+  }
+
+  // Windows of rows come while others are worked on; of columns larger ones come less often, which
+  // is worth more: all lines pass through for each.
+  void decide_units(std::size_t idx) {
+    const targets::EngineTensor& tensor = bank_.tensors()[idx];
+    if (bank_.preparer->window_of(idx, 0, 1).is_all()) return;
+    const std::uint64_t slots = bank_.preparer->window_of(idx, 0, 1).k == Range{} ? 2 : 1;
+    const auto spent = [&](const Cost& cost) {
+      return slots * cost.slot_bytes + cost.refined_bytes;
+    };
+    std::uint64_t units = tensor.units();
+    Cost cost = cost_of(idx, units);
+    while (units > 1 && spent(cost) > scratch_.window_bytes) {
+      const auto part =
+          static_cast<double>(scratch_.window_bytes) / static_cast<double>(spent(cost));
+      const auto fewer = static_cast<std::uint64_t>(static_cast<double>(units) * part);
+      units = rounded(std::clamp<std::uint64_t>(fewer, 1, units - 1));
+      cost = cost_of(idx, units);
+    }
+    bank_.windows[idx].units = units;
+    take_windows(cost, slots);
+  }
+  // To numbers that whole blocks of a scheme, and whole blocks of rows of a shuffle, go into.
+  static std::uint64_t rounded(std::uint64_t units) {
+    const std::uint64_t step = std::bit_floor(units) / 4;
+    return step <= 1 ? units : units / step * step;
+  }
+
+  Cost cost_of(std::size_t idx, std::uint64_t units) const {
+    const targets::EngineTensor& tensor = bank_.tensors()[idx];
+    Cost cost;
+    for (std::uint64_t first = 0; first < tensor.units(); first += units) {
+      const auto window =
+          bank_.preparer->window_of(idx, first, std::min(units, tensor.units() - first));
+      cost.add({slot_bytes(tensor.needs, window), refined(idx, window)});
+    }
+    return cost;
+  }
+  targets::SourceWindow window_of(std::size_t idx, std::uint64_t first) const {
+    const std::uint64_t units = bank_.windows[idx].units;
+    if (units == 0) return {};
+    return bank_.preparer->window_of(idx, first, units);
+  }
+
+  static targets::SourceWindow first_rows(std::uint64_t rows) {
+    return {.rows = {Range{0, rows}, Range{0, rows}}};
+  }
+  // Whole strips of the refiner.
+  std::uint64_t rows_at_once(const targets::Needs& needs, std::uint64_t most_bytes) const {
+    const std::uint64_t step = refiner_->window_rows();
+    std::uint64_t rows = align_up(std::max(bank_.shape.intermediate, bank_.shape.hidden), step);
+    while (rows > step && slot_bytes(needs, first_rows(rows)) > most_bytes) {
+      rows = align_up(rows / 2, step);
+    }
+    return rows;
+  }
+
+  const std::vector<ExpertSource>& experts_;
+  EngineBankPlan& bank_;
+  const targets::Refiner* refiner_;
+  const ExpertScratch& scratch_;
+};
 
 }  // namespace
 
@@ -92,11 +210,11 @@ std::uint64_t EnginePlan::padding_bytes() const noexcept {
 }
 
 std::uint64_t EnginePlan::staging_bytes() const noexcept {
-  return num_slots * slot_bytes + refined_bytes + engine_output_bytes(*this);
+  return slots_bytes() + refined_bytes + engine_output_bytes(*this);
 }
 
 Result<EnginePlan> plan_engine(const Binding& binding, const EngineChoice& choice,
-                               std::uint32_t threads) {
+                               std::uint32_t threads, const ExpertScratch& scratch) {
   EnginePlan plan;
   plan.threads = threads;
   // What one expert of the model has all must have: whoever reads them says which has not.
@@ -114,12 +232,14 @@ Result<EnginePlan> plan_engine(const Binding& binding, const EngineChoice& choic
         *shape, choice, choice.experts.empty() ? all_experts(experts.size()) : choice.experts);
     if (!bank) return at(place, std::move(bank).error());
     bank->layer = layer;
-    const Slots slots = slots_of(experts, *bank);
-    plan.slot_bytes = std::max(plan.slot_bytes, align_up(slots.largest_bytes, io::kBlockBytes));
-    expert_bytes = std::max(expert_bytes, slots.expert_bytes);
-    if (const targets::Refiner* const refiner = bank->preparer->refiner()) {
-      plan.refined_bytes = std::max(plan.refined_bytes, refiner->bytes());
-    }
+    LayerReading reading(experts, *bank, scratch);
+    reading.decide();
+    plan.slot_bytes =
+        std::max(plan.slot_bytes, align_up(reading.largest_slot_bytes, io::kBlockBytes));
+    plan.window_bytes = std::max(plan.window_bytes, reading.window_bytes);
+    plan.refined_bytes = std::max(plan.refined_bytes, reading.refined_bytes);
+    constexpr targets::Needs kEverything{true, true, true, true, true, true};
+    expert_bytes = std::max(expert_bytes, reading.slot_bytes(kEverything));
     for (const targets::EngineTensor& tensor : bank->tensors()) {
       plan.unit_bytes = std::max(plan.unit_bytes, tensor.unit_bytes);
     }
@@ -131,7 +251,8 @@ Result<EnginePlan> plan_engine(const Binding& binding, const EngineChoice& choic
                  .wanted = fmt::format("experts for target {}", targets::name(choice.target)),
                  .found = "none in any layer"};
   }
-  if (2 * plan.slot_bytes <= expert_bytes + kMoreThanAnExpert) plan.num_slots = 2;
+  const bool two_fit = 2 * plan.slot_bytes <= expert_bytes + kMoreThanAnExpert;
+  if (two_fit && plan.window_bytes == 0) plan.num_slots = 2;
   return plan;
 }
 

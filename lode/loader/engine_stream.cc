@@ -60,10 +60,14 @@ class EngineStream {
   Status run();
 
  private:
-  // One expert's part of one tensor.
+  // One expert's part of one tensor, or units of it: what a window of the expert is for.
   struct Part {
     std::size_t tensor_idx = 0;
     std::uint64_t expert_idx = 0;
+    std::uint64_t first_unit = 0;
+    std::uint64_t num_units = 0;  // none of a window that only gives scales
+    targets::SourceWindow window{};
+    bool scales_are_known = false;
   };
 
   void begin_progress();
@@ -77,13 +81,16 @@ class EngineStream {
   Status look_at_tensor(std::size_t tensor_idx, std::uint64_t num_experts);
   void look_at_scalars();
   Status make_tensor(std::size_t tensor_idx);
-  // Does something with the experts [first, end) of a tensor, one after another.
+  // Does something with the experts in `range` of a tensor, part by part: with numbers that were
+  // looked at.
   using Take = parallel::FunctionRef<Status(const Part& part, const targets::ExpertSource& source)>;
-  struct Range {
-    std::uint64_t first = 0;
-    std::uint64_t end = 0;
-  };
-  Status for_experts(std::size_t tensor_idx, const Range& range, Take take);
+  Status for_parts(std::size_t tensor_idx, const Range& range, Take take);
+  std::vector<Part> parts_of(std::size_t tensor_idx, std::uint64_t expert_idx) const;
+  Status take_part(const Part& part, const targets::ExpertSource& source, Take take);
+  NumberOrigin origin_of(const Part& part) const {
+    return {binding_.experts[bank_->layer][bank_->experts[part.expert_idx]], bank_->shape.encoding,
+            parts_.index};
+  }
   Result<targets::ExpertSource> look_at(const Part& part, const targets::ExpertSource& source);
   Status count_losses(const targets::LossRequest& request);
   Status make_part(const Part& part, const targets::ExpertSource& source);
@@ -108,9 +115,8 @@ class EngineStream {
 
 Result<Transient> EngineStream::make_transient() {
   Transient transient;
-  LODE_TRY(transient.slots,
-           memory::make_buffer(parts_.ledger, Tag::kStaging, plan_.num_slots * plan_.slot_bytes,
-                               "experts as they are stored"));
+  LODE_TRY(transient.slots, memory::make_buffer(parts_.ledger, Tag::kStaging, plan_.slots_bytes(),
+                                                "experts as they are stored"));
   LODE_TRY(transient.output,
            memory::make_buffer(parts_.ledger, Tag::kStaging, engine_output_bytes(plan_),
                                "experts as they become"));
@@ -198,12 +204,8 @@ Status EngineStream::run_bank(const EngineBankPlan& bank, std::uint64_t start_by
 
 // The first experts of a tensor that an earlier stream has made.
 Status EngineStream::look_at_tensor(std::size_t tensor_idx, std::uint64_t num_experts) {
-  return for_experts(tensor_idx, {0, num_experts},
-                     [this](const Part& part, const targets::ExpertSource& source) -> Status {
-                       LODE_TRY(const targets::ExpertSource seen, look_at(part, source));
-                       static_cast<void>(seen);
-                       return {};
-                     });
+  return for_parts(tensor_idx, {0, num_experts},
+                   [](const Part&, const targets::ExpertSource&) { return Status(); });
 }
 
 Status EngineStream::look_at_bank(const EngineBankPlan& bank) {
@@ -228,18 +230,64 @@ void EngineStream::look_at_scalars() {
   }
 }
 
-Status EngineStream::for_experts(std::size_t tensor_idx, const Range& range, Take take) {
-  if (range.first >= range.end) return {};
-  const std::vector<std::uint32_t>& all = bank_->experts;
-  const auto which = std::span(all).subspan(range.first, range.end - range.first);
+// All of it at once, or window by window; before those the windows that give scales.
+std::vector<EngineStream::Part> EngineStream::parts_of(std::size_t tensor_idx,
+                                                       std::uint64_t expert_idx) const {
+  const targets::EngineTensor& tensor = bank_->tensors()[tensor_idx];
+  const TensorWindows& windows = bank_->windows[tensor_idx];
+  if (windows.is_whole()) return {{tensor_idx, expert_idx, 0, tensor.units(), {}, false}};
+  std::vector<Part> parts;
+  const std::uint64_t rows = tensor.needs.gate_up ? bank_->shape.intermediate : bank_->shape.hidden;
+  for (std::uint64_t row = 0; windows.scale_rows > 0 && row < rows; row += windows.scale_rows) {
+    const Range range{row, row + windows.scale_rows};
+    parts.push_back({tensor_idx, expert_idx, 0, 0, {.rows = {range, range}}, false});
+  }
+  if (windows.units == 0) {  // nothing but scales, which are known when the last window is through
+    parts.back().num_units = tensor.units();
+    return parts;
+  }
+  for (std::uint64_t unit = 0; unit < tensor.units(); unit += windows.units) {
+    const std::uint64_t count = std::min(windows.units, tensor.units() - unit);
+    parts.push_back({tensor_idx, expert_idx, unit, count,
+                     bank_->preparer->window_of(tensor_idx, unit, count), windows.scale_rows > 0});
+  }
+  return parts;
+}
+
+Status EngineStream::for_parts(std::size_t tensor_idx, const Range& range, Take take) {
+  if (range.size() == 0) return {};
+  std::vector<Part> parts;
+  for (std::uint64_t expert = range.begin; expert < range.end; ++expert) {
+    for (Part& part : parts_of(tensor_idx, expert)) parts.push_back(std::move(part));
+  }
+  std::vector<WantedExpert> wanted;
+  for (const Part& part : parts) wanted.push_back({bank_->experts[part.expert_idx], part.window});
   return reader_->read_each(
-      {binding_.experts[bank_->layer], which, bank_->tensors()[tensor_idx].needs},
+      {binding_.experts[bank_->layer], wanted, bank_->tensors()[tensor_idx].needs},
       [&](std::size_t at_idx, const targets::ExpertSource& source) -> Status {
         LODE_TRY_STATUS(check_may_go_on(progress_));
-        Status taken = take({tensor_idx, range.first + at_idx}, source);
+        Status taken = take_part(parts[at_idx], source, take);
         if (taken) return {};
-        return at(fmt::format("expert {}", which[at_idx]), std::move(taken).error());
+        return at(fmt::format("expert {}", wanted[at_idx].expert), std::move(taken).error());
       });
+}
+
+Status EngineStream::take_part(const Part& part, const targets::ExpertSource& source, Take take) {
+  const TensorWindows& windows = bank_->windows[part.tensor_idx];
+  const bool gives_scales = windows.scale_rows > 0 && !part.scales_are_known;
+  if (!gives_scales) {
+    LODE_TRY(const targets::ExpertSource seen, look_at(part, source));
+    return take(part, seen);
+  }
+  const Status known = bank_->preparer->refiner()->refine_scales(
+      {part.tensor_idx, part.expert_idx, part.window, source, scalars_, false}, refined_, &pool_);
+  if (!known) return with_origin(known.error(), source, origin_of(part));
+  if (part.num_units == 0) return {};
+  Part made = part;
+  made.window = {.rows = {Range{0, 0}, Range{0, 0}}};
+  made.scales_are_known = true;
+  LODE_TRY(const targets::ExpertSource seen, look_at(made, {}));
+  return take(made, seen);
 }
 
 Status EngineStream::make_tensor(std::size_t tensor_idx) {
@@ -251,28 +299,27 @@ Status EngineStream::make_tensor(std::size_t tensor_idx) {
   if (parts_.start.is_strict && bank_->preparer->may_lose(tensor_idx)) {
     LODE_TRY_STATUS(look_at_tensor(tensor_idx, std::min(first, num_experts)));
   }
-  return for_experts(tensor_idx, {first, num_experts},
-                     [this](const Part& part, const targets::ExpertSource& source) -> Status {
-                       LODE_TRY(const targets::ExpertSource seen, look_at(part, source));
-                       return make_part(part, seen);
-                     });
+  return for_parts(tensor_idx, {first, num_experts},
+                   [this](const Part& part, const targets::ExpertSource& source) {
+                     return make_part(part, source);
+                   });
 }
 
 // What the tensor is made of; its numbers were looked at.
 Result<targets::ExpertSource> EngineStream::look_at(const Part& part,
                                                     const targets::ExpertSource& source) {
   const targets::Refiner* const refiner = bank_->preparer->refiner();
-  const NumberOrigin origin{binding_.experts[bank_->layer][bank_->experts[part.expert_idx]],
-                            bank_->shape.encoding, parts_.index};
   if (refiner != nullptr) {
-    const auto refined = refiner->refine(part.tensor_idx, source, refined_, &pool_);
-    if (!refined) return with_origin(refined.error(), source, origin);
+    const auto refined = refiner->refine(
+        {part.tensor_idx, part.expert_idx, part.window, source, scalars_, part.scales_are_known},
+        refined_, &pool_);
+    if (!refined) return with_origin(refined.error(), source, origin_of(part));
     LODE_TRY_STATUS(
         count_losses({part.tensor_idx, part.expert_idx, *refined, scalars_, nullptr, &pool_}));
     return *refined;
   }
   const auto codes = check_block_scales(source, bank_->shape.encoding.scale, &pool_);
-  if (!codes) return with_origin(codes.error(), source, origin);
+  if (!codes) return with_origin(codes.error(), source, origin_of(part));
   LODE_TRY_STATUS(count_losses(
       {part.tensor_idx, part.expert_idx, source, scalars_, *codes ? &**codes : nullptr, &pool_}));
   return source;
@@ -310,9 +357,11 @@ Status EngineStream::make_part(const Part& part, const targets::ExpertSource& so
   const std::uint64_t begin =
       bank_->offsets_bytes[part.tensor_idx] + part.expert_idx * tensor.expert_bytes;
   const std::uint64_t at_once = std::max<std::uint64_t>(batch_bytes(plan_) / tensor.unit_bytes, 1);
-  std::uint64_t unit = (at_bytes_ - begin) / tensor.unit_bytes;
-  while (unit < tensor.units()) {
-    const std::uint64_t count = std::min(at_once, tensor.units() - unit);
+  // Nothing is left to make of a part that an earlier stream has made.
+  std::uint64_t unit = std::max((at_bytes_ - begin) / tensor.unit_bytes, part.first_unit);
+  const std::uint64_t end = part.first_unit + part.num_units;
+  while (unit < end) {
+    const std::uint64_t count = std::min(at_once, end - unit);
     const std::uint64_t bytes = count * tensor.unit_bytes;
     LODE_TRY(const std::span<std::byte> out, outlet_->room(bytes));
     make_units(part, unit, source, out);
@@ -368,7 +417,7 @@ std::vector<memory::StageUse> expected_engine_stages(const EnginePlan& plan,
                                                      const EngineStart& start,
                                                      const TagBytes& held_before) {
   TagBytes held = held_before;
-  add_staging(held, plan.num_slots * plan.slot_bytes);
+  add_staging(held, plan.slots_bytes());
   add_staging(held, engine_output_bytes(plan));
   if (plan.refined_bytes > 0) add_staging(held, plan.refined_bytes);
   of(held, Tag::kScratch) += stack_bytes(plan);

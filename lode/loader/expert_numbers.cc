@@ -32,12 +32,15 @@ struct BadNumber {
 
 std::optional<BadNumber> first_bad(const layout::MatrixRows& rows, Format format) {
   const std::size_t width = number_bytes(format);
-  for (std::uint64_t i = 0; i < rows.num_halves * rows.half_rows; ++i) {
-    const layout::HalfRow at{static_cast<std::uint32_t>(i / rows.half_rows), i % rows.half_rows};
-    const std::span<const std::byte> row = rows.row(at);
-    for (std::size_t column = 0; column < row.size() / width; ++column) {
-      if (std::isfinite(formats::number_at(format, row, column))) continue;
-      return BadNumber{at.half, at.row, column};
+  const std::uint64_t first_column = rows.bytes_here().begin / width;
+  for (std::uint32_t half = 0; half < rows.num_halves; ++half) {
+    const Range here = rows.rows_here(half);
+    for (std::uint64_t at = here.begin; at < here.end; ++at) {
+      const std::span<const std::byte> row = rows.row_here({half, at});
+      for (std::size_t column = 0; column < row.size() / width; ++column) {
+        if (std::isfinite(formats::number_at(format, row, column))) continue;
+        return BadNumber{half, at, first_column + column};
+      }
     }
   }
   return std::nullopt;

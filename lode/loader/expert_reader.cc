@@ -102,22 +102,37 @@ Result<targets::ExpertsShape> experts_shape(const std::vector<ExpertSource>& exp
   return shape;
 }
 
+std::uint64_t ExpertReader::StoredRows::line_bytes() const noexcept {
+  return rows_first() ? units * unit_bytes : (rows - 1) * region.inner_step_bytes + unit_bytes;
+}
+
 std::uint64_t ExpertReader::StoredRows::end_bytes() const noexcept {
-  const bool rows_first = region.order == Order::kRowsFirst;
-  const std::uint64_t outer = (rows_first ? rows : units) - 1;
-  const std::uint64_t last =
-      rows_first ? units * unit_bytes : (rows - 1) * region.inner_step_bytes + unit_bytes;
-  return region.offset_bytes + outer * region.outer_stride_bytes + last;
+  return region.offset_bytes + (lines() - 1) * region.outer_stride_bytes + line_bytes();
 }
 
-std::uint64_t ExpertReader::StoredRows::wanted_row_bytes() const noexcept {
-  return bytes_of_units(wanted, units);
+std::uint64_t ExpertReader::StoredRows::wanted_bytes(std::uint64_t num_units) const noexcept {
+  return bytes_of_units(wanted, num_units);
 }
 
-ExpertReader::StoredRows ExpertReader::codes_of(const MatrixSource& matrix) {
+void ExpertReader::StoredRows::narrow(Range of_rows, Range of_units) noexcept {
+  first_row = of_rows.below(rows).begin;
+  first_unit = of_units.below(units).begin;
+  rows = of_rows.below(rows).size();
+  units = of_units.below(units).size();
+  const std::uint64_t unit_step = rows_first() ? unit_bytes : region.outer_stride_bytes;
+  const std::uint64_t row_step = rows_first() ? region.outer_stride_bytes : region.inner_step_bytes;
+  region.offset_bytes += first_row * row_step + first_unit * unit_step;
+}
+
+ExpertReader::StoredRows ExpertReader::codes_of(const MatrixSource& matrix, Range rows, Range k) {
   const Format element = matrix.encoding.element;
-  const std::uint64_t units = element == Format::kE2m1 ? matrix.k / 2 : matrix.k;
-  return {matrix.codes, matrix.rows, units, bytes_of_units(element, 1), element, element};
+  const std::uint64_t per_unit = element == Format::kE2m1 ? 2 : 1;
+  const std::uint64_t units = matrix.k / per_unit;
+  StoredRows codes{matrix.codes, matrix.rows, units,       bytes_of_units(element, 1),
+                   element,      element,     matrix.rows, units};
+  const Range window = k.below(matrix.k);
+  codes.narrow(rows, {window.begin / per_unit, window.end / per_unit});
+  return codes;
 }
 
 ExpertReader::StoredRows ExpertReader::scales_of(const MatrixSource& matrix) {
@@ -127,6 +142,8 @@ ExpertReader::StoredRows ExpertReader::scales_of(const MatrixSource& matrix) {
                   number_bytes(matrix.stored_scale_format),
                   matrix.stored_scale_format,
                   kept_encoding(matrix).scale};
+  rows.all_rows = rows.rows;
+  rows.all_units = rows.units;
   Region& region = rows.region;
   const std::uint64_t step = matrix.encoding.block_rows == 1 ? matrix.row_step : 1;
   std::uint64_t& row_stride =
@@ -142,11 +159,13 @@ ExpertReader::StoredRows ExpertReader::bias_of(const VectorSource& vector) {
                       .offset_bytes = vector.offset_bytes,
                       .outer_stride_bytes = vector.step_bytes,
                       .inner_step_bytes = 0};
-  return {region, vector.count, 1, number_bytes(vector.format), vector.format, vector.format};
+  return {region,        vector.count, 1, number_bytes(vector.format), vector.format,
+          vector.format, vector.count, 1};
 }
 
 std::vector<ExpertReader::Part> ExpertReader::parts_of(const ExpertSource& expert,
-                                                       const Needs& needs) {
+                                                       const Needs& needs,
+                                                       const targets::SourceWindow& window) {
   using Source = targets::ExpertSource;
   std::vector<Part> parts;
   const auto pair = [&](auto member, const StoredRows& gate, const StoredRows& up) {
@@ -156,8 +175,11 @@ std::vector<ExpertReader::Part> ExpertReader::parts_of(const ExpertSource& exper
     parts.push_back({member, 1, {rows}});
   };
   const bool scaled = expert.gate.encoding.has_scale;
-  if (needs.gate_up) pair(&Source::gate_up, codes_of(expert.gate), codes_of(expert.up));
-  if (needs.down) single(&Source::down, codes_of(expert.down));
+  if (needs.gate_up) {
+    pair(&Source::gate_up, codes_of(expert.gate, window.rows[0], window.k),
+         codes_of(expert.up, window.rows[1], window.k));
+  }
+  if (needs.down) single(&Source::down, codes_of(expert.down, window.rows[0], window.k));
   if (needs.gate_up_scales && scaled) {
     pair(&Source::gate_up_scales, scales_of(expert.gate), scales_of(expert.up));
   }
@@ -185,38 +207,85 @@ void put_number(Format stored, std::span<const std::byte> from, Format wanted, s
 
 }  // namespace
 
+// Lines that lie so far apart are read one by one, others with what is between them.
+bool ExpertReader::Gather::goes_by_line() const noexcept {
+  return rows.region.outer_stride_bytes >= 2 * (rows.line_bytes() + 2 * io::kBlockBytes);
+}
+
+namespace {
+constexpr std::uint64_t kPieceBytes = 512 * kKiB;
+// Of a line by itself: whole blocks wherever in one it begins.
+std::uint64_t bytes_in_blocks(std::uint64_t bytes) {
+  return align_up(bytes, io::kBlockBytes) + io::kBlockBytes;
+}
+}  // namespace
+
+std::uint64_t ExpertReader::Gather::lines_at_once() const noexcept {
+  const std::uint64_t line = rows.line_bytes();
+  const std::uint64_t fitting = goes_by_line() ? kPieceBytes / bytes_in_blocks(line)
+                                : line > kPieceBytes
+                                    ? 1
+                                    : 1 + (kPieceBytes - line) / rows.region.outer_stride_bytes;
+  return std::clamp<std::uint64_t>(fitting, 1, rows.lines());
+}
+
+std::uint64_t ExpertReader::Gather::piece_bytes() const noexcept {
+  const std::uint64_t lines = lines_at_once();
+  if (goes_by_line()) return lines * bytes_in_blocks(rows.line_bytes());
+  return bytes_in_blocks((lines - 1) * rows.region.outer_stride_bytes + rows.line_bytes());
+}
+
+std::byte* ExpertReader::Gather::line_in(const Piece& piece, std::uint64_t line) const noexcept {
+  const Region& region = rows.region;
+  const auto behind = [&](std::uint64_t of_line) {
+    return (region.offset_bytes + of_line * region.outer_stride_bytes) % io::kBlockBytes;
+  };
+  const std::uint64_t within = line - piece.first_line;
+  if (goes_by_line()) {
+    return piece.memory + within * bytes_in_blocks(rows.line_bytes()) + behind(line);
+  }
+  return piece.memory + behind(piece.first_line) + within * region.outer_stride_bytes;
+}
+
 class ExpertReader::Dealer {
  public:
   explicit Dealer(std::span<std::byte> slot) : slot_(slot) {}
 
-  /// Reads of a part; the places of its bytes go to it.
-  std::vector<io::ReadRequest> deal(Part& part) {
+  /// What is read at once, and what is gathered. The places of a part's bytes go to it.
+  struct Dealt {
     std::vector<io::ReadRequest> reads;
-    const StoredRows& first = part.halves[0];
-    const StoredRows& second = part.halves[1];
+    std::vector<Gather> gathers;
+  };
+  void deal(Part& part, Dealt& dealt) {
+    StoredRows& first = part.halves[0];
+    StoredRows& second = part.halves[1];
     const auto begin_of = [](const StoredRows& rows) { return rows.region.offset_bytes; };
     // Rows, or units of k, that lie in turn are read once.
-    const bool together = part.num_halves == 2 && first.region.shard == second.region.shard &&
+    const bool gathers = first.has_parts_of_lines() || second.has_parts_of_lines();
+    const bool together = part.num_halves == 2 && !gathers && !first.empty() && !second.empty() &&
+                          first.region.shard == second.region.shard &&
                           begin_of(first) < second.end_bytes() &&
                           begin_of(second) < first.end_bytes();
     if (together) {
       const std::uint64_t begin = std::min(begin_of(first), begin_of(second));
       const std::uint64_t end = std::max(first.end_bytes(), second.end_bytes());
-      std::byte* const bytes = add(first.region.shard, begin, end, reads);
+      std::byte* const bytes = add(first.region.shard, begin, end, dealt.reads);
       for (std::size_t i = 0; bytes != nullptr && i < 2; ++i) {
         part.stored[i] = bytes + (begin_of(part.halves[i]) - begin);
       }
     } else {
       for (std::size_t i = 0; i < part.num_halves; ++i) {
-        const StoredRows& rows = part.halves[i];
-        part.stored[i] = add(rows.region.shard, begin_of(rows), rows.end_bytes(), reads);
+        StoredRows& rows = part.halves[i];
+        if (rows.empty()) continue;
+        part.stored[i] = rows.has_parts_of_lines() ? gather(rows, dealt.gathers)
+                                                   : add(rows.region.shard, begin_of(rows),
+                                                         rows.end_bytes(), dealt.reads);
       }
     }
     for (std::size_t i = 0; i < part.num_halves; ++i) {
       const StoredRows& rows = part.halves[i];
-      if (!rows.lies_as_wanted()) part.wanted[i] = take(rows.rows * rows.wanted_row_bytes());
+      if (!rows.lies_as_wanted()) part.wanted[i] = take(rows.rows * rows.wanted_bytes(rows.units));
     }
-    return reads;
   }
   std::uint64_t used_bytes() const noexcept { return used_; }
 
@@ -226,13 +295,22 @@ class ExpertReader::Dealer {
   std::byte* add(std::uint32_t shard, std::uint64_t begin, std::uint64_t end,
                  std::vector<io::ReadRequest>& reads) {
     const std::uint64_t behind = begin % io::kBlockBytes;
-    std::byte* const bytes = take(align_up(end - begin, io::kBlockBytes) + io::kBlockBytes);
+    std::byte* const bytes = take(bytes_in_blocks(end - begin));
     if (bytes == nullptr) return nullptr;
     reads.push_back({.file_id = shard,
                      .offset_bytes = begin,
                      .out = {bytes + behind, end - begin},
                      .owns_blocks = true});
     return bytes + behind;
+  }
+  // Lines lie side by side afterwards.
+  std::byte* gather(StoredRows& rows, std::vector<Gather>& gathers) {
+    Gather gather{.rows = rows};
+    gather.to = take(rows.lines() * rows.line_bytes());
+    for (Piece& piece : gather.pieces) piece.memory = take(gather.piece_bytes());
+    rows.region.outer_stride_bytes = rows.line_bytes();
+    gathers.push_back(gather);
+    return gather.to;
   }
   std::byte* take(std::uint64_t bytes) {
     std::byte* const place = slot_.empty() ? nullptr : slot_.subspan(used_).data();
@@ -245,9 +323,17 @@ class ExpertReader::Dealer {
   std::uint64_t used_ = 0;
 };
 
-std::uint64_t ExpertReader::slot_bytes(const ExpertSource& expert, const Needs& needs) {
+std::vector<WantedExpert> whole_experts(std::span<const std::uint32_t> experts) {
+  std::vector<WantedExpert> whole;
+  for (const std::uint32_t expert : experts) whole.push_back({expert});
+  return whole;
+}
+
+std::uint64_t ExpertReader::slot_bytes(const ExpertSource& expert, const targets::Needs& needs,
+                                       const targets::SourceWindow& window) {
   Dealer counter({});
-  for (Part& part : parts_of(expert, needs)) static_cast<void>(counter.deal(part));
+  Dealer::Dealt dealt;
+  for (Part& part : parts_of(expert, needs, window)) counter.deal(part, dealt);
   return counter.used_bytes();
 }
 
@@ -259,32 +345,75 @@ std::span<std::byte> ExpertReader::slot(std::uint64_t ticket) const noexcept {
 void ExpertReader::deal_out(const WantedExperts& wanted) {
   constexpr std::uint64_t kMostSlots = 16;
   slot_bytes_ = io::kBlockBytes;
-  for (const std::uint32_t idx : wanted.which) {
-    slot_bytes_ = std::max(slot_bytes_, slot_bytes(wanted.experts[idx], wanted.needs));
+  for (const WantedExpert& one : wanted.which) {
+    slot_bytes_ =
+        std::max(slot_bytes_, slot_bytes(wanted.experts[one.expert], wanted.needs, one.window));
   }
   num_slots_ = std::min<std::uint64_t>(memory_.size() / slot_bytes_, kMostSlots);
-  LODE_CHECK(num_slots_ > 0, "memory for one expert");
+  LODE_CHECK(num_slots_ > 0, "memory for one expert, or a window of it");
 }
 
-void ExpertReader::begin(const ExpertSource& expert, const Needs& needs) {
+void ExpertReader::begin(const WantedExperts& wanted, const WantedExpert& one) {
   const std::uint64_t ticket = first_ticket_ + begun_.size();
   Begun& begun = begun_.emplace_back();
-  begun.parts = parts_of(expert, needs);
+  begun.parts = parts_of(wanted.experts[one.expert], wanted.needs, one.window);
   Dealer dealer(slot(ticket));
-  for (Part& part : begun.parts) {
-    for (io::ReadRequest& read : dealer.deal(part)) {
-      read.ticket = ticket;
-      engine_.submit(read);
-      ++begun.reads;
-    }
+  Dealer::Dealt dealt;
+  for (Part& part : begun.parts) dealer.deal(part, dealt);
+  for (io::ReadRequest& read : dealt.reads) {
+    read.ticket = Ticket{ticket}.number();
+    engine_.submit(read);
+    ++begun.reads;
   }
+  begun.gathers = std::move(dealt.gathers);
+  const std::size_t num_pieces = begun.gathers.size() * Gather::kPieces;
+  LODE_CHECK(num_pieces < Ticket::kMostPieces, "a ticket names every piece");
+  for (std::size_t i = 0; i < num_pieces; ++i) begin_piece(begun, {ticket, 1 + i});
+}
+
+// The next lines, if there are any left and all went well until now.
+void ExpertReader::begin_piece(Begun& begun, const Ticket& ticket) {
+  Gather& gather = begun.gathers[(ticket.piece - 1) / Gather::kPieces];
+  Piece& piece = gather.pieces[(ticket.piece - 1) % Gather::kPieces];
+  const StoredRows& rows = gather.rows;
+  if (gather.next_line == rows.lines() || !begun.status) return;
+  piece.first_line = gather.next_line;
+  piece.num_lines = std::min(gather.lines_at_once(), rows.lines() - piece.first_line);
+  gather.next_line += piece.num_lines;
+  const std::uint64_t stride = rows.region.outer_stride_bytes;
+  const std::uint64_t at_once = gather.goes_by_line() ? 1 : piece.num_lines;
+  for (std::uint64_t i = 0; i < piece.num_lines; i += at_once) {
+    const std::uint64_t line = piece.first_line + i;
+    const std::uint64_t bytes = (at_once - 1) * stride + rows.line_bytes();
+    engine_.submit({.file_id = rows.region.shard,
+                    .offset_bytes = rows.region.offset_bytes + line * stride,
+                    .out = {gather.line_in(piece, line), bytes},
+                    .ticket = ticket.number(),
+                    .owns_blocks = true});
+    ++piece.reads;
+    ++begun.reads;
+  }
+}
+
+void ExpertReader::end_piece(Begun& begun, const Ticket& ticket) {
+  Gather& gather = begun.gathers[(ticket.piece - 1) / Gather::kPieces];
+  Piece& piece = gather.pieces[(ticket.piece - 1) % Gather::kPieces];
+  if (--piece.reads > 0 || !begun.status) return;
+  const std::uint64_t bytes = gather.rows.line_bytes();
+  for (std::uint64_t i = 0; i < piece.num_lines; ++i) {
+    const std::uint64_t line = piece.first_line + i;
+    std::memcpy(gather.to + line * bytes, gather.line_in(piece, line), bytes);
+  }
+  begin_piece(begun, ticket);
 }
 
 void ExpertReader::wait_for_a_read() {
   io::ReadCompletion done = engine_.wait();
-  Begun& begun = begun_[done.ticket - first_ticket_];
+  const Ticket ticket = Ticket::of(done.ticket);
+  Begun& begun = begun_[ticket.expert - first_ticket_];
   --begun.reads;
   if (!done.status && begun.status) begun.status = std::move(done.status);
+  if (ticket.piece != 0) end_piece(begun, ticket);
 }
 
 Result<targets::ExpertSource> ExpertReader::take_first() {
@@ -300,7 +429,7 @@ Result<targets::ExpertSource> ExpertReader::take_first() {
 Status ExpertReader::read_in_turn(const WantedExperts& wanted, Take take) {
   for (std::size_t at = 0; at < wanted.which.size(); ++at) {
     while (begun_.size() < std::min<std::size_t>(num_slots_, wanted.which.size() - at)) {
-      begin(wanted.experts[wanted.which[at + begun_.size()]], wanted.needs);
+      begin(wanted, wanted.which[at + begun_.size()]);
     }
     LODE_TRY(const targets::ExpertSource source, take_first());
     LODE_TRY_STATUS(take(at, source));
@@ -311,6 +440,9 @@ Status ExpertReader::read_in_turn(const WantedExperts& wanted, Take take) {
 Status ExpertReader::read_each(const WantedExperts& wanted, Take take) {
   deal_out(wanted);
   Status done = read_in_turn(wanted, take);
+  for (Begun& begun : begun_) {
+    for (Gather& gather : begun.gathers) gather.next_line = gather.rows.lines();  // no more of them
+  }
   for (; !begun_.empty(); begun_.pop_front(), ++first_ticket_) {
     while (begun_.front().reads > 0) wait_for_a_read();
   }
@@ -324,7 +456,7 @@ void ExpertReader::turn_units(const TurnedUnits& units, const std::byte* stored,
   const std::uint64_t row_step =
       rows_first ? rows.region.outer_stride_bytes : rows.region.inner_step_bytes;
   const std::uint64_t unit_step = rows_first ? rows.unit_bytes : rows.region.outer_stride_bytes;
-  const std::uint64_t row_bytes = rows.wanted_row_bytes();
+  const std::uint64_t row_bytes = rows.wanted_bytes(rows.units);
   const std::uint64_t wanted_bytes = row_bytes / rows.units;
   for (std::uint64_t unit = units.first; unit < units.last; ++unit) {
     put_number(rows.stored, {stored + units.row * row_step + unit * unit_step, rows.unit_bytes},
@@ -349,16 +481,20 @@ targets::ExpertSource ExpertReader::source_of(const std::vector<Part>& parts) {
   for (const Part& part : parts) {
     layout::MatrixRows& rows = source.*part.member;
     rows.num_halves = part.num_halves;
-    rows.half_rows = part.halves[0].rows;
-    rows.row_bytes = part.halves[0].wanted_row_bytes();
+    const StoredRows& first = part.halves[0];
+    rows.half_rows = first.all_rows;
+    rows.row_bytes = first.wanted_bytes(first.all_units);
+    rows.bytes = {first.wanted_bytes(first.first_unit),
+                  first.wanted_bytes(first.first_unit + first.units)};
     for (std::size_t i = 0; i < part.num_halves; ++i) {
       const StoredRows& stored = part.halves[i];
-      if (stored.lies_as_wanted()) {
-        rows.halves[i] = {part.stored[i], stored.region.outer_stride_bytes};
+      const Range here{stored.first_row, stored.first_row + stored.rows};
+      if (stored.lies_as_wanted() || stored.empty()) {
+        rows.halves[i] = {part.stored[i], stored.region.outer_stride_bytes, here};
         continue;
       }
       turn(stored, part.stored[i], part.wanted[i]);
-      rows.halves[i] = {part.wanted[i], rows.row_bytes};
+      rows.halves[i] = {part.wanted[i], stored.wanted_bytes(stored.units), here};
     }
   }
   return source;

@@ -213,7 +213,8 @@ Status find_largest_block_scales(const std::vector<ExpertSource>& experts,
     const layout::CodeCounts counts = layout::count_codes(rows, &reading.pool);
     return std::max(so_far, layout::largest_number(counts, bank.shape.encoding.scale));
   };
-  return reading.reader.read_each({experts, bank.experts, kScaleNeeds},
+  const std::vector<WantedExpert> whole = whole_experts(bank.experts);
+  return reading.reader.read_each({experts, whole, kScaleNeeds},
                                   [&](std::size_t, const targets::ExpertSource& source) -> Status {
                                     float& gate_up = scalars.largest_gate_up_block_scale;
                                     float& down = scalars.largest_down_block_scale;
@@ -223,20 +224,47 @@ Status find_largest_block_scales(const std::vector<ExpertSource>& experts,
                                   });
 }
 
-// What follows from the weights themselves, where they are quantised on the way.
-Status measure_experts(const std::vector<ExpertSource>& experts, const EngineBankPlan& bank,
-                       const LayerReading& reading, Scalars& scalars) {
-  const targets::Refiner* const refiner = bank.preparer->refiner();
-  if (refiner == nullptr || !refiner->wants_measure()) return {};
+// Experts are measured as a whole, or gate and up and then down in windows of rows.
+Status measure(const targets::Needs& needs, const std::vector<ExpertSource>& experts,
+               const EngineBankPlan& bank, const LayerReading& reading, Scalars& scalars) {
+  const std::uint64_t rows = needs.gate_up ? bank.shape.intermediate : bank.shape.hidden;
+  const std::uint64_t step = bank.measured_rows == 0 ? rows : bank.measured_rows;
+  std::vector<WantedExpert> wanted;
+  std::vector<std::size_t> places;
+  for (std::size_t idx = 0; idx < bank.experts.size(); ++idx) {
+    for (std::uint64_t row = 0; row < rows; row += step) {
+      const Range range{row, row + step};
+      places.push_back(idx);
+      wanted.push_back({bank.experts[idx], bank.measured_rows == 0
+                                               ? targets::SourceWindow{}
+                                               : targets::SourceWindow{.rows = {range, range}}});
+    }
+  }
   return reading.reader.read_each(
-      {experts, bank.experts, kCodeNeeds},
-      [&](std::size_t idx, const targets::ExpertSource& source) -> Status {
-        Status measured = refiner->measure(idx, source, scalars);
+      {experts, wanted, needs},
+      [&](std::size_t at_idx, const targets::ExpertSource& source) -> Status {
+        const std::size_t idx = places[at_idx];
+        Status measured = bank.preparer->refiner()->measure(idx, source, scalars, &reading.pool);
         if (measured) return {};
         const std::uint32_t expert = bank.experts[idx];
         return with_origin(at(fmt::format("expert {}", expert), std::move(measured).error()),
                            source, {experts[expert], bank.shape.encoding, reading.index});
       });
+}
+
+// What follows from the weights themselves, where they are quantised on the way.
+Status measure_experts(const std::vector<ExpertSource>& experts, const EngineBankPlan& bank,
+                       const LayerReading& reading, Scalars& scalars) {
+  const targets::Refiner* const refiner = bank.preparer->refiner();
+  if (refiner == nullptr || !refiner->wants_measure()) return {};
+  if (bank.measured_rows == 0) {
+    LODE_TRY_STATUS(measure(kCodeNeeds, experts, bank, reading, scalars));
+  } else {
+    LODE_TRY_STATUS(measure(kGateUpNeeds, experts, bank, reading, scalars));
+    LODE_TRY_STATUS(measure(kDownNeeds, experts, bank, reading, scalars));
+  }
+  refiner->end_measure(scalars);
+  return {};
 }
 
 }  // namespace

@@ -189,6 +189,11 @@ class LayerPreparer final : public Preparer {
   const std::vector<EngineTensor>& tensors() const noexcept override { return tensors_; }
   bool wants_input_scales() const noexcept override { return find("w13_input_scale").has_value(); }
 
+  SourceWindow window_of(std::size_t tensor_idx, std::uint64_t first_unit,
+                         std::uint64_t num_units) const noexcept override {
+    return part_window(parts_[tensor_idx], formats::info(shape_.encoding.element).bits, first_unit,
+                       num_units);
+  }
   void make(std::size_t tensor_idx, std::uint64_t expert_idx, std::uint64_t first_unit,
             const ExpertSource& source, const LayerScalars& scalars,
             std::span<std::byte> out) const noexcept override {

@@ -59,7 +59,9 @@ void count_requantised(const Part& part, const ExpertsShape& shape, const LossRe
   for (std::uint32_t half = 0; half < rows.num_halves; ++half) {
     const Fates fates = fates_of_numbers(one.maps[half], from[half], one.scale);
     if (fates == Fates{}) continue;
-    const layout::MatrixRows only{{rows.halves[half]}, 1, rows.half_rows, rows.row_bytes};
+    layout::MatrixRows only = rows;
+    only.halves[0] = rows.halves[half];
+    only.num_halves = 1;
     count_fates(fates, layout::count_codes(only, request.pool).of[0], losses);
   }
 }

@@ -149,6 +149,19 @@ std::uint64_t part_unit_bytes(const Part& part) noexcept {
   return 0;
 }
 
+SourceWindow part_window(const Part& part, std::uint32_t code_bits, std::uint64_t first_unit,
+                         std::uint64_t num_units) noexcept {
+  const bool is_codes = part.rows == &ExpertSource::gate_up || part.rows == &ExpertSource::down;
+  if (part.scalar != nullptr || !is_codes) return {};
+  if (part.tile == PartTile::kBlockMajor) {
+    const std::uint64_t numbers = layout::kBlockMajorBytes * 8 / code_bits;
+    return {.k = {first_unit * numbers, (first_unit + num_units) * numbers}};
+  }
+  const std::uint64_t unit_rows = part.tensor.unit_bytes / part.row_bytes;
+  return {.rows = layout::rows_within(part.order, first_unit * unit_rows,
+                                      (first_unit + num_units) * unit_rows)};
+}
+
 void make_part(const Part& part, const PartRequest& request, std::uint64_t first_unit,
                std::span<std::byte> out) noexcept {
   if (part.scalar != nullptr) {

@@ -64,6 +64,11 @@ struct PartRequest {
 std::uint64_t part_bytes(const Part& part) noexcept;
 std::uint64_t part_unit_bytes(const Part& part) noexcept;
 
+/// The codes that some units are made of; `code_bits` of a number. All where the part is none of
+/// codes.
+SourceWindow part_window(const Part& part, std::uint32_t code_bits, std::uint64_t first_unit,
+                         std::uint64_t num_units) noexcept;
+
 /// Units from `first_unit` on.
 /// Shapes: out [n * unit_bytes], every byte written.
 void make_part(const Part& part, const PartRequest& request, std::uint64_t first_unit,

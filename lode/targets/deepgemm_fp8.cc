@@ -41,6 +41,8 @@ class DeepgemmFp8 final : public Preparer {
   }
 
   const std::vector<EngineTensor>& tensors() const noexcept override { return tensors_; }
+  SourceWindow window_of(std::size_t tensor_idx, std::uint64_t first_unit,
+                         std::uint64_t num_units) const noexcept override;
   void make(std::size_t tensor_idx, std::uint64_t expert_idx, std::uint64_t first_unit,
             const ExpertSource& source, const LayerScalars& scalars,
             std::span<std::byte> out) const noexcept override;
@@ -116,6 +118,17 @@ Part DeepgemmFp8::part_of(std::size_t tensor_idx, const ExpertSource& source) co
   return {source.down, source.down_scales, layout_.down, layout_.down_scales};
 }
 
+SourceWindow DeepgemmFp8::window_of(std::size_t tensor_idx, std::uint64_t first_unit,
+                                    std::uint64_t num_units) const noexcept {
+  const std::uint64_t end = first_unit + num_units;
+  if (tensor_idx == kW13Scale || tensor_idx == kW2Scale) {
+    constexpr std::uint64_t kWordNumbers = kWord * kBlock;
+    return {.k = {first_unit * kWordNumbers, end * kWordNumbers}};
+  }
+  const layout::RowOrder& order = tensor_idx == kW13 ? layout_.gate_up : layout_.down;
+  return {.rows = layout::rows_within(order, first_unit * kBlock, end * kBlock)};
+}
+
 void DeepgemmFp8::make(std::size_t tensor_idx, std::uint64_t, std::uint64_t first_unit,
                        const ExpertSource& source, const LayerScalars&,
                        std::span<std::byte> out) const noexcept {
@@ -132,9 +145,8 @@ void DeepgemmFp8::make(std::size_t tensor_idx, std::uint64_t, std::uint64_t firs
 /// asked for.
 formats::Fp8Strip DeepgemmFp8::strip_of(const Part& part, std::uint64_t strip_idx) const noexcept {
   const layout::HalfRow at = part.order.at(strip_idx * kBlock);
-  const layout::RowRun& run = part.codes.halves[at.half];
-  return {.first = part.codes.empty() ? nullptr : run.first + at.row * run.step_bytes,
-          .step_bytes = run.step_bytes,
+  return {.first = part.codes.row(at).data(),
+          .step_bytes = part.codes.halves[at.half].step_bytes,
           .rows = kBlock,
           .k = part.words.columns * kBlock,
           .block_k = kBlock,
@@ -197,7 +209,9 @@ void DeepgemmFp8::count_losses(const LossRequest& request, LossCounts& losses) c
   std::vector<LossCounts> of_strips(part.words.rows / kBlock);
   const auto count_strip = [&](std::size_t strip_idx, std::size_t) {
     const formats::Fp8Strip strip = strip_of(part, strip_idx);
-    for (std::uint64_t column = 0; column < strip.columns(); ++column) {
+    const Range here = part.codes.bytes_here();
+    for (std::uint64_t column = here.begin / kBlock; column < ceil_div(here.end, kBlock);
+         ++column) {
       const auto lost = fate_of_block(formats::block_amax(strip, column));
       if (lost) of_strips[strip_idx].add(*lost, 1);
     }

@@ -27,6 +27,12 @@ class DeepgemmMxfp4 final : public Preparer {
   }
 
   const std::vector<EngineTensor>& tensors() const noexcept override { return tensors_; }
+  SourceWindow window_of(std::size_t tensor_idx, std::uint64_t first_unit,
+                         std::uint64_t num_units) const noexcept override {
+    if (tensor_idx != kW13 && tensor_idx != kW2) return {};
+    const layout::RowOrder& order = tensor_idx == kW13 ? layout_.gate_up : layout_.down;
+    return {.rows = layout::rows_within(order, first_unit, first_unit + num_units)};
+  }
   void make(std::size_t tensor_idx, std::uint64_t expert_idx, std::uint64_t first_unit,
             const ExpertSource& source, const LayerScalars& scalars,
             std::span<std::byte> out) const noexcept override;

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
+#include "lode/base/range.h"
 #include "lode/formats/format.h"
 #include "lode/layout/matrix_rows.h"
 
@@ -27,7 +29,17 @@ struct ExpertsShape {
   std::uint32_t num_halves() const noexcept { return gated ? 2 : 1; }
 };
 
-/// One expert as its checkpoint has it. What a tensor does not need (Needs) may be empty.
+/// A part of gate and up, or of down: rows of each half, and numbers of each row.
+struct SourceWindow {
+  std::array<Range, 2> rows{};
+  Range k{};
+
+  bool is_all() const noexcept { return *this == SourceWindow{}; }
+  friend bool operator==(const SourceWindow&, const SourceWindow&) = default;
+};
+
+/// One expert as its checkpoint has it. What a tensor does not need (Needs) may be empty; codes may
+/// be those of a window alone.
 ///
 /// Shapes: gate_up halves [I, row bytes of H], down [H, row bytes of I]; scales the same with rows
 ///         of blocks; biases [I] and [H] as rows of one number.
@@ -59,6 +71,10 @@ struct LayerScalars {
   // never wins.
   float largest_gate_up_block_scale = 0.0F;
   float largest_down_block_scale = 0.0F;
+  // The largest magnitudes, gate's and up's as one, of experts whose weights are quantised on the
+  // way and must be known before.
+  std::vector<float> gate_up_amax{};
+  std::vector<float> down_amax{};
 };
 
 }  // namespace lode::targets

@@ -44,6 +44,13 @@ class MarlinPreparer final : public Preparer {
     return matrices_[0].rule() == MarlinScaleRule::kNvfp4 &&
            matrices_[0].kernel().activations == Format::kBf16;
   }
+  SourceWindow window_of(std::size_t tensor_idx, std::uint64_t first_unit,
+                         std::uint64_t num_units) const noexcept override {
+    const Made& made = made_[tensor_idx];
+    if (made.what != What::kWeights) return {};
+    const std::uint64_t tile_k = of(made.down).weights().shape().tile_k();
+    return {.k = {first_unit * tile_k, (first_unit + num_units) * tile_k}};
+  }
   void make(std::size_t tensor_idx, std::uint64_t expert_idx, std::uint64_t first_unit,
             const ExpertSource& source, const LayerScalars& scalars,
             std::span<std::byte> out) const noexcept override;

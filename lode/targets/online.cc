@@ -61,9 +61,11 @@ std::uint64_t padding_of(const EngineTensor& tensor, const Half& padded, const R
   return by_row ? tensor.expert_bytes - of_rows : tensor.padding_bytes;
 }
 
+/// The rows of a half that are in memory.
 OnlineRows rows_of(const MatrixRows& rows, std::uint32_t half, formats::Format format) {
+  const Range here = rows.rows_here(half);
   const layout::RowRun& run = rows.halves[half];
-  return {run.first, run.step_bytes, rows.half_rows, rows.row_bytes / 2, format};
+  return {run.first, run.step_bytes, here.size(), rows.bytes_here().size() / 2, format};
 }
 
 /// Rows [first, first + count) of these; none if they end before.
@@ -74,21 +76,33 @@ OnlineRows part_of(const OnlineRows& rows, std::uint64_t first, std::uint64_t co
   return part;
 }
 
-void run_tasks(parallel::ThreadPool* pool, std::size_t num_tasks,
-               parallel::FunctionRef<void(std::size_t task, std::size_t worker)> body) {
-  if (pool != nullptr) return pool->run(num_tasks, body);
-  for (std::size_t task = 0; task < num_tasks; ++task) body(task, 0);
+/// A strip of a half: a task.
+struct Strip {
+  std::uint32_t half = 0;
+  std::uint64_t first = 0;  // from the first row that is in memory, or is wanted
+};
+
+/// Strips of as many rows as each half has, on all threads.
+void run_strips(const std::array<std::uint64_t, 2>& half_rows, parallel::ThreadPool* pool,
+                parallel::FunctionRef<void(const Strip& strip)> body) {
+  const std::uint64_t of_first = ceil_div(half_rows[0], kStripRows);
+  const std::uint64_t num_strips = of_first + ceil_div(half_rows[1], kStripRows);
+  const auto run = [&](std::size_t task, std::size_t) {
+    const std::uint32_t half = task < of_first ? 0 : 1;
+    body({half, (task - half * of_first) * kStripRows});
+  };
+  if (pool != nullptr) return pool->run(num_strips, run);
+  for (std::size_t task = 0; task < num_strips; ++task) run(task, 0);
 }
 
-/// The largest magnitude of all halves.
+/// The largest magnitude of all halves, of what is in memory.
 float amax_of(const MatrixRows& rows, formats::Format format, parallel::ThreadPool* pool) {
   // Magnitudes order like their bits.
   std::atomic<std::uint32_t> largest = 0;
-  const std::uint64_t strips = ceil_div(rows.half_rows, kStripRows);
-  run_tasks(pool, rows.num_halves * strips, [&](std::size_t task, std::size_t) {
-    const auto half = static_cast<std::uint32_t>(task / strips);
-    const OnlineRows part =
-        part_of(rows_of(rows, half, format), task % strips * kStripRows, kStripRows);
+  const std::array<std::uint64_t, 2> half_rows{rows.rows_here(0).size(),
+                                               rows.num_halves == 2 ? rows.rows_here(1).size() : 0};
+  run_strips(half_rows, pool, [&](const Strip& strip) {
+    const OnlineRows part = part_of(rows_of(rows, strip.half, format), strip.first, kStripRows);
     const auto found = std::bit_cast<std::uint32_t>(formats::largest_magnitude(part));
     std::uint32_t known = largest.load();
     while (found > known && !largest.compare_exchange_weak(known, found)) {
@@ -158,16 +172,20 @@ class OnlinePreparer final : public Preparer, public Refiner {
     return inner_->restore_bias(matrix, row, expert);
   }
 
-  std::uint64_t bytes() const noexcept override {
-    return align_up(gate_up_.codes_bytes, kAlignment) +
-           align_up(gate_up_.scales_bytes, kAlignment) + align_up(down_.codes_bytes, kAlignment) +
-           align_up(down_.scales_bytes, kAlignment);
-  }
+  SourceWindow window_of(std::size_t tensor_idx, std::uint64_t first_unit,
+                         std::uint64_t num_units) const noexcept override;
+
+  std::uint64_t bytes(std::size_t tensor_idx, const SourceWindow& window) const noexcept override;
+  bool wants_scales_first(std::size_t tensor_idx,
+                          const SourceWindow& window) const noexcept override;
+  std::uint64_t window_rows() const noexcept override { return kStripRows; }
   bool wants_measure() const noexcept override { return formats::info(scheme_).needs_amax; }
-  Status measure(std::uint64_t expert_idx, const ExpertSource& source,
-                 LayerScalars& scalars) const override;
-  Result<ExpertSource> refine(std::size_t tensor_idx, const ExpertSource& source,
-                              std::span<std::byte> memory,
+  Status measure(std::uint64_t expert_idx, const ExpertSource& source, LayerScalars& scalars,
+                 parallel::ThreadPool* pool) const override;
+  void end_measure(LayerScalars& scalars) const override;
+  Status refine_scales(const RefineRequest& request, std::span<std::byte> memory,
+                       parallel::ThreadPool* pool) const override;
+  Result<ExpertSource> refine(const RefineRequest& request, std::span<std::byte> memory,
                               parallel::ThreadPool* pool) const override;
 
  private:
@@ -185,8 +203,37 @@ class OnlinePreparer final : public Preparer, public Refiner {
     }
     return tensor.padding_bytes;
   }
-  bool quantise(const Half& half, const MatrixRows& source, std::span<std::byte> codes,
-                std::span<std::byte> scales, parallel::ThreadPool* pool) const;
+  /// One matrix of a tensor, the window of it, and where its parts go.
+  struct Job {
+    const Half& half;
+    std::array<Range, 2> rows;  // padded
+    Range k;
+    bool wants_codes = false;
+    bool wants_scales = false;
+    bool keeps_scales = false;  // of the whole matrix; else those of the window lie there for now
+    float amax = 0.0F;
+    bool scales_are_known = false;
+    std::span<std::byte> codes{};
+    std::span<std::byte> scales{};
+
+    bool is_part_of_rows() const noexcept { return k != Range{0, half.k}; }
+  };
+  Job job_of(std::size_t tensor_idx, bool down, const SourceWindow& window) const noexcept;
+  std::uint64_t codes_bytes(const Job& job) const noexcept;
+  std::uint64_t window_scales_bytes(const Job& job) const noexcept;
+  std::uint64_t scales_bytes(const Job& job) const noexcept;
+  std::uint64_t deal_out(Job& job, std::span<std::byte> memory) const noexcept;
+  bool quantise(const Job& job, const MatrixRows& source, parallel::ThreadPool* pool) const;
+  MatrixRows codes_of(const Job& job) const noexcept;
+  MatrixRows scales_of(const Job& job) const noexcept;
+  using Take = parallel::FunctionRef<void(const Job& job, MatrixRows ExpertSource::*codes,
+                                          MatrixRows ExpertSource::*scales)>;
+  Status for_jobs(const RefineRequest& request, std::span<std::byte> memory,
+                  parallel::ThreadPool* pool, Take take) const;
+  bool has_scale_of_row() const noexcept {
+    const formats::Encoding& encoding = formats::info(scheme_).encoding;
+    return encoding.block_rows == 1 && encoding.block_k == formats::kWhole;
+  }
 
   std::unique_ptr<Preparer> inner_;
   OnlineScheme scheme_;
@@ -196,107 +243,240 @@ class OnlinePreparer final : public Preparer, public Refiner {
   std::vector<EngineTensor> tensors_;
 };
 
+/// Whole blocks of the scheme.
+SourceWindow OnlinePreparer::window_of(std::size_t tensor_idx, std::uint64_t first_unit,
+                                       std::uint64_t num_units) const noexcept {
+  const formats::Encoding& encoding = formats::info(scheme_).encoding;
+  const auto whole = [](Range range, std::uint64_t block) {
+    if (range == Range{} || block == formats::kWhole || range.size() == 0) return range;
+    return Range{range.begin / block * block, align_up(range.end, block)};
+  };
+  SourceWindow window = inner_->window_of(tensor_idx, first_unit, num_units);
+  for (Range& rows : window.rows) rows = whole(rows, encoding.block_rows);
+  window.k = whole(window.k, encoding.block_k);
+  return window;
+}
+
+OnlinePreparer::Job OnlinePreparer::job_of(std::size_t tensor_idx, bool down,
+                                           const SourceWindow& window) const noexcept {
+  const Needs& wants = inner_->tensors()[tensor_idx].needs;
+  const Half& half = down ? down_ : gate_up_;
+  Job job{.half = half,
+          .rows = {window.rows[0].below(half.rows),
+                   half.num_halves == 2 ? window.rows[1].below(half.rows) : Range{0, 0}},
+          .k = window.k.below(half.k),
+          .wants_codes = down ? wants.down : wants.gate_up,
+          .wants_scales = down ? wants.down_scales : wants.gate_up_scales};
+  job.keeps_scales = job.wants_scales || (has_scale_of_row() && job.is_part_of_rows());
+  return job;
+}
+
+std::uint64_t OnlinePreparer::codes_bytes(const Job& job) const noexcept {
+  if (!job.wants_codes) return 0;
+  return (job.rows[0].size() + job.rows[1].size()) *
+         formats::row_bytes(formats::info(scheme_).encoding, job.k.size());
+}
+
+std::uint64_t OnlinePreparer::window_scales_bytes(const Job& job) const noexcept {
+  if (job.half.scales_bytes == 0) return 0;
+  std::uint64_t bytes = 0;
+  for (const Range& rows : job.rows) {
+    bytes += formats::scales_bytes(formats::info(scheme_).encoding, rows.size(), job.k.size());
+  }
+  return bytes;
+}
+
+// Those of parts of rows lie behind the ones that are kept: their rows are shorter.
+std::uint64_t OnlinePreparer::scales_bytes(const Job& job) const noexcept {
+  if (!job.keeps_scales) return window_scales_bytes(job);
+  const bool apart = job.is_part_of_rows() && !has_scale_of_row();
+  return align_up(job.half.scales_bytes, kAlignment) + (apart ? window_scales_bytes(job) : 0);
+}
+
+std::uint64_t OnlinePreparer::deal_out(Job& job, std::span<std::byte> memory) const noexcept {
+  const std::uint64_t scales = align_up(scales_bytes(job), kAlignment);
+  const std::uint64_t codes = codes_bytes(job);
+  if (!memory.empty()) {
+    job.scales = memory.first(scales);
+    job.codes = memory.subspan(scales, codes);
+  }
+  return scales + align_up(codes, kAlignment);
+}
+
+std::uint64_t OnlinePreparer::bytes(std::size_t tensor_idx,
+                                    const SourceWindow& window) const noexcept {
+  const Needs& reads = tensors_[tensor_idx].needs;
+  std::uint64_t bytes = 0;
+  for (const bool down : {false, true}) {
+    if (!(down ? reads.down : reads.gate_up)) continue;
+    Job job = job_of(tensor_idx, down, window);
+    bytes += deal_out(job, {});
+  }
+  return bytes;
+}
+
+bool OnlinePreparer::wants_scales_first(std::size_t tensor_idx,
+                                        const SourceWindow& window) const noexcept {
+  const Needs& reads = tensors_[tensor_idx].needs;
+  for (const bool down : {false, true}) {
+    if (!(down ? reads.down : reads.gate_up)) continue;
+    const Job job = job_of(tensor_idx, down, window);
+    if (job.keeps_scales && (!job.wants_codes || job.is_part_of_rows())) return true;
+  }
+  return false;
+}
+
 /// Strips of rows, each by itself.
-bool OnlinePreparer::quantise(const Half& half, const MatrixRows& source,
-                              std::span<std::byte> codes, std::span<std::byte> scales,
+bool OnlinePreparer::quantise(const Job& job, const MatrixRows& source,
                               parallel::ThreadPool* pool) const {
-  const formats::OnlineSchemeInfo& scheme = formats::info(scheme_);
-  const float amax = scheme.needs_amax ? amax_of(source, format(), pool) : 0.0F;
-  const std::uint64_t strips = ceil_div(half.rows, kStripRows);
-  const std::uint64_t half_codes = half.codes_bytes / half.num_halves;
-  const std::uint64_t half_scales = half.scales_bytes / half.num_halves;
-  const std::uint64_t strip_codes = kStripRows * half.row_bytes();
-  const std::uint64_t strip_scales =
-      half_scales == 0 ? 0 : formats::scales_bytes(scheme.encoding, kStripRows, half.k);
+  const formats::Encoding& encoding = formats::info(scheme_).encoding;
+  const std::uint64_t row_codes =
+      job.codes.empty() ? 0 : formats::row_bytes(encoding, job.k.size());
+  const bool has_scales = job.half.scales_bytes > 0;
+  const bool in_place = job.keeps_scales && !job.is_part_of_rows();
+  const bool encodes_only = job.scales_are_known && has_scale_of_row() && job.is_part_of_rows();
+  // Of a half, before row `row` of the window.
+  const auto scales_before = [&](std::uint32_t half, std::uint64_t row) -> std::uint64_t {
+    if (in_place || encodes_only) {
+      return half * job.half.scales_bytes / job.half.num_halves +
+             formats::scales_bytes(encoding, job.rows[half].begin + row, job.half.k);
+    }
+    const std::uint64_t kept = job.keeps_scales ? align_up(job.half.scales_bytes, kAlignment) : 0;
+    const std::uint64_t of_first =
+        half == 0 ? 0 : formats::scales_bytes(encoding, job.rows[0].size(), job.k.size());
+    return kept + of_first + formats::scales_bytes(encoding, row, job.k.size());
+  };
   std::atomic<bool> finite = true;
   const kernels::KernelTable& table = kernels::active_or_plainest();
-  run_tasks(pool, half.num_halves * strips, [&](std::size_t task, std::size_t) {
-    const std::uint64_t half_idx = task / strips;
-    const std::uint64_t strip = task % strips;
-    const std::uint64_t first = strip * kStripRows;
-    const std::uint64_t rows = std::min(kStripRows, half.rows - first);
-    const auto part = [&](std::span<std::byte> bytes, std::uint64_t of_half,
-                          std::uint64_t of_strip) {
-      if (bytes.empty()) return bytes;
-      const std::uint64_t count = std::min(of_strip, of_half - strip * of_strip);
-      return bytes.subspan(half_idx * of_half + strip * of_strip, count);
-    };
-    const auto from = rows_of(source, static_cast<std::uint32_t>(half_idx), format());
-    if (!quantise_online(scheme_, part_of(from, first, rows), amax,
-                         {.rows = rows,
-                          .k = half.k,
-                          .codes = part(codes, half_codes, strip_codes),
-                          .scales = part(scales, half_scales, strip_scales)},
-                         table.encode_piece)) {
-      finite = false;
-    }
+  run_strips({job.rows[0].size(), job.rows[1].size()}, pool, [&](const Strip& strip) {
+    const std::uint64_t rows = std::min(kStripRows, job.rows[strip.half].size() - strip.first);
+    const std::uint64_t first_row = strip.half * job.rows[0].size() + strip.first;
+    const formats::OnlineOutput out{
+        .rows = rows,
+        .k = job.k.size(),
+        .codes = job.codes.subspan(first_row * row_codes, rows * row_codes),
+        .scales = has_scales ? job.scales.subspan(scales_before(strip.half, strip.first))
+                             : std::span<std::byte>{}};
+    const OnlineRows from = part_of(rows_of(source, strip.half, format()), strip.first, rows);
+    if (encodes_only) return encode_scaled_rows(scheme_, from, out, table.encode_piece);
+    if (!quantise_online(scheme_, from, job.amax, out, table.encode_piece)) finite = false;
   });
   return finite;
 }
 
 Status OnlinePreparer::measure(std::uint64_t expert_idx, const ExpertSource& source,
-                               LayerScalars& scalars) const {
-  const float gate_up = amax_of(source.gate_up, format(), nullptr);
-  const float down = amax_of(source.down, format(), nullptr);
-  if (!std::isfinite(gate_up)) return not_finite("gate and up");
-  if (!std::isfinite(down)) return not_finite("down");
-  const auto set = [&](std::vector<float>& numbers, float number) {
-    numbers.resize(source_.num_experts, 1.0F);
-    numbers[expert_idx] = number;
+                               LayerScalars& scalars, parallel::ThreadPool* pool) const {
+  const auto add = [&](std::vector<float>& numbers, const MatrixRows& rows) {
+    numbers.resize(source_.num_experts, 0.0F);
+    const float amax = amax_of(rows, format(), pool);
+    numbers[expert_idx] = std::max(numbers[expert_idx], amax);
+    return std::isfinite(amax);
   };
-  scalars.one_scale = true;
-  const float both = formats::online_matrix_scale(scheme_, gate_up);
-  set(scalars.gate_scale, both);
-  if (source_.gated) set(scalars.up_scale, both);
-  set(scalars.down_scale, formats::online_matrix_scale(scheme_, down));
-  if (scheme_ != OnlineScheme::kNv4) return {};
-  // NVFP4 kernels want scales of activations; the engine sets them to 1.
-  set(scalars.gate_input_scale, 1.0F);
-  if (source_.gated) set(scalars.up_input_scale, 1.0F);
-  set(scalars.down_input_scale, 1.0F);
-  scalars.largest_gate_up_input_scale = 1.0F;
-  scalars.largest_down_input_scale = 1.0F;
-  scalars.largest_gate_up_block_scale =
-      std::max(scalars.largest_gate_up_block_scale, formats::online_largest_block_scale(gate_up));
-  scalars.largest_down_block_scale =
-      std::max(scalars.largest_down_block_scale, formats::online_largest_block_scale(down));
+  if (!add(scalars.gate_up_amax, source.gate_up)) return not_finite("gate and up");
+  if (!add(scalars.down_amax, source.down)) return not_finite("down");
   return {};
 }
 
-Result<ExpertSource> OnlinePreparer::refine(std::size_t tensor_idx, const ExpertSource& source,
+void OnlinePreparer::end_measure(LayerScalars& scalars) const {
+  const auto scales_of = [&](const std::vector<float>& amaxes) {
+    std::vector<float> scales;
+    for (const float amax : amaxes) scales.push_back(formats::online_matrix_scale(scheme_, amax));
+    return scales;
+  };
+  scalars.one_scale = true;
+  scalars.gate_scale = scales_of(scalars.gate_up_amax);
+  if (source_.gated) scalars.up_scale = scalars.gate_scale;
+  scalars.down_scale = scales_of(scalars.down_amax);
+  if (scheme_ != OnlineScheme::kNv4) return;
+  // NVFP4 kernels want scales of activations; the engine sets them to 1.
+  const std::vector<float> ones(source_.num_experts, 1.0F);
+  scalars.gate_input_scale = ones;
+  if (source_.gated) scalars.up_input_scale = ones;
+  scalars.down_input_scale = ones;
+  scalars.largest_gate_up_input_scale = 1.0F;
+  scalars.largest_down_input_scale = 1.0F;
+  const auto largest_of = [](const std::vector<float>& amaxes) {
+    float largest = 0.0F;
+    for (const float amax : amaxes) {
+      largest = std::max(largest, formats::online_largest_block_scale(amax));
+    }
+    return largest;
+  };
+  scalars.largest_gate_up_block_scale = largest_of(scalars.gate_up_amax);
+  scalars.largest_down_block_scale = largest_of(scalars.down_amax);
+}
+
+MatrixRows OnlinePreparer::codes_of(const Job& job) const noexcept {
+  if (job.codes.empty()) return {};
+  const formats::Encoding& encoding = formats::info(scheme_).encoding;
+  const std::uint64_t step = formats::row_bytes(encoding, job.k.size());
+  MatrixRows codes;
+  codes.num_halves = static_cast<std::uint32_t>(job.half.num_halves);
+  codes.half_rows = job.half.rows;
+  codes.row_bytes = job.half.row_bytes();
+  codes.bytes = {formats::row_bytes(encoding, job.k.begin),
+                 formats::row_bytes(encoding, job.k.end)};
+  codes.halves[0] = {job.codes.data(), step, job.rows[0]};
+  codes.halves[1] = {job.codes.data() + job.rows[0].size() * step, step, job.rows[1]};
+  return codes;
+}
+
+MatrixRows OnlinePreparer::scales_of(const Job& job) const noexcept {
+  if (!job.wants_scales) return {};
+  const formats::Encoding& encoding = formats::info(scheme_).encoding;
+  return layout::rows_of(job.scales.first(job.half.scales_bytes),
+                         static_cast<std::uint32_t>(job.half.num_halves),
+                         formats::scales_bytes(encoding, 1, job.half.k));
+}
+
+/// Quantises the matrices that the tensor is made of, and hands each to `take`.
+Status OnlinePreparer::for_jobs(const RefineRequest& request, std::span<std::byte> memory,
+                                parallel::ThreadPool* pool, Take take) const {
+  const Needs& reads = tensors_[request.tensor_idx].needs;
+  const bool measured = wants_measure();
+  std::uint64_t used = 0;
+  for (const bool down : {false, true}) {
+    if (!(down ? reads.down : reads.gate_up)) continue;
+    Job job = job_of(request.tensor_idx, down, request.window);
+    const auto& amaxes = down ? request.scalars.down_amax : request.scalars.gate_up_amax;
+    if (measured) job.amax = amaxes[request.expert_idx];
+    job.scales_are_known = request.scales_are_known;
+    used += deal_out(job, memory.subspan(used));
+    const MatrixRows& source = down ? request.source.down : request.source.gate_up;
+    if (!quantise(job, source, pool)) return not_finite(down ? "down" : "gate and up");
+    if (down) {
+      take(job, &ExpertSource::down, &ExpertSource::down_scales);
+    } else {
+      take(job, &ExpertSource::gate_up, &ExpertSource::gate_up_scales);
+    }
+  }
+  return {};
+}
+
+Status OnlinePreparer::refine_scales(const RefineRequest& request, std::span<std::byte> memory,
+                                     parallel::ThreadPool* pool) const {
+  const bool down = tensors_[request.tensor_idx].needs.down;
+  Job job = job_of(request.tensor_idx, down, request.window);
+  job.wants_codes = false;
+  job.keeps_scales = true;
+  if (wants_measure()) {
+    job.amax =
+        (down ? request.scalars.down_amax : request.scalars.gate_up_amax)[request.expert_idx];
+  }
+  deal_out(job, memory);
+  const MatrixRows& source = down ? request.source.down : request.source.gate_up;
+  if (!quantise(job, source, pool)) return not_finite(down ? "down" : "gate and up");
+  return {};
+}
+
+Result<ExpertSource> OnlinePreparer::refine(const RefineRequest& request,
                                             std::span<std::byte> memory,
                                             parallel::ThreadPool* pool) const {
-  ExpertSource refined = source;
-  std::uint64_t used = 0;
-  const auto take = [&](std::uint64_t bytes) {
-    const std::span<std::byte> part = memory.subspan(used, bytes);
-    used += align_up(bytes, kAlignment);
-    return part;
-  };
-  const auto rows_over = [](const Half& half, std::span<const std::byte> bytes,
-                            std::uint64_t row_bytes) {
-    return bytes.empty()
-               ? MatrixRows{}
-               : layout::rows_of(bytes, static_cast<std::uint32_t>(half.num_halves), row_bytes);
-  };
-  const auto one = [&](const Half& half, const MatrixRows& from, bool wants_codes,
-                       MatrixRows& codes, MatrixRows& scales) {
-    const std::span<std::byte> code_bytes = take(wants_codes ? half.codes_bytes : 0);
-    const std::span<std::byte> scale_bytes = take(half.scales_bytes);
-    const formats::Encoding& encoding = formats::info(scheme_).encoding;
-    codes = rows_over(half, code_bytes, half.row_bytes());
-    scales = rows_over(half, scale_bytes, formats::scales_bytes(encoding, 1, half.k));
-    return quantise(half, from, code_bytes, scale_bytes, pool);
-  };
-  const Needs& reads = tensors_[tensor_idx].needs;
-  const Needs& wants = inner_->tensors()[tensor_idx].needs;
-  if (reads.gate_up &&
-      !one(gate_up_, source.gate_up, wants.gate_up, refined.gate_up, refined.gate_up_scales)) {
-    return not_finite("gate and up");
-  }
-  if (reads.down && !one(down_, source.down, wants.down, refined.down, refined.down_scales)) {
-    return not_finite("down");
-  }
+  ExpertSource refined = request.source;
+  LODE_TRY_STATUS(for_jobs(request, memory, pool, [&](const Job& job, auto codes, auto scales) {
+    refined.*codes = codes_of(job);
+    refined.*scales = scales_of(job);
+  }));
   return refined;
 }
 

@@ -93,7 +93,8 @@ class LayerMaker {
   }
   std::optional<LayerPart> part_to_replace(const EngineTensor& tensor) const;
   PartBytes bytes_of_expert(const Needs& needs, std::uint64_t expert) const;
-  Result<ExpertSource> refined(std::size_t tensor_idx, const PartBytes& bytes);
+  Result<ExpertSource> refined(std::size_t tensor_idx, std::uint64_t expert,
+                               const PartBytes& bytes);
   Status make_expert(std::size_t tensor_idx, std::uint64_t expert, const PartBytes& bytes,
                      std::span<std::byte> out);
   Status make_out_of_place(std::size_t tensor_idx, std::span<std::byte> out);
@@ -147,8 +148,9 @@ Status LayerMaker::measure() {
   const Needs all{true, true, true, true, true, true};
   for (std::uint64_t expert = 0; expert < shape_.num_experts; ++expert) {
     const ExpertSource source = source_of(shape_, bytes_of_expert(all, expert));
-    LODE_TRY_STATUS(refiner->measure(expert, source, scalars_));
+    LODE_TRY_STATUS(refiner->measure(expert, source, scalars_, &pool_));
   }
+  refiner->end_measure(scalars_);
   return {};
 }
 
@@ -188,18 +190,21 @@ PartBytes LayerMaker::bytes_of_expert(const Needs& needs, std::uint64_t expert) 
   return bytes;
 }
 
-Result<ExpertSource> LayerMaker::refined(std::size_t tensor_idx, const PartBytes& bytes) {
+Result<ExpertSource> LayerMaker::refined(std::size_t tensor_idx, std::uint64_t expert,
+                                         const PartBytes& bytes) {
   const ExpertSource source = source_of(shape_, bytes);
   const Refiner* const refiner = preparer_.refiner();
   if (refiner == nullptr) return source;
-  refined_.assign(refiner->bytes(), kNobodyWroteThis);
-  return refiner->refine(tensor_idx, source, refined_, &pool_);
+  refined_.assign(refiner->bytes(tensor_idx, {}), kNobodyWroteThis);
+  return refiner->refine(
+      {.tensor_idx = tensor_idx, .expert_idx = expert, .source = source, .scalars = scalars_},
+      refined_, &pool_);
 }
 
 Status LayerMaker::make_expert(std::size_t tensor_idx, std::uint64_t expert, const PartBytes& bytes,
                                std::span<std::byte> out) {
   const EngineTensor& made = tensor(tensor_idx);
-  LODE_TRY(const ExpertSource source, refined(tensor_idx, bytes));
+  LODE_TRY(const ExpertSource source, refined(tensor_idx, expert, bytes));
   const std::uint64_t share = ceil_div<std::uint64_t>(made.units(), pool_.num_threads());
   if (share == 0) return {};
   pool_.run(ceil_div(made.units(), share), [&](std::size_t task, std::size_t) {
@@ -242,7 +247,7 @@ Status LayerMaker::make_chunks(std::size_t tensor_idx, std::uint64_t expert, con
   std::uniform_int_distribution<std::uint64_t> size(1, kLongestChunk);
   for (std::uint64_t unit = 0; unit < made.units(); unit += size(random_)) begins.push_back(unit);
   begins.push_back(made.units());
-  LODE_TRY(const ExpertSource source, refined(tensor_idx, bytes));
+  LODE_TRY(const ExpertSource source, refined(tensor_idx, expert, bytes));
   pool_.run(begins.size() - 1, [&](std::size_t chunk, std::size_t) {
     const std::uint64_t count = begins[chunk + 1] - begins[chunk];
     std::vector<std::byte> buffer(count * made.unit_bytes, kNobodyWroteThis);

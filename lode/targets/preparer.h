@@ -71,9 +71,17 @@ class Preparer {
   /// need what the refiner does, then.
   virtual const Refiner* refiner() const noexcept { return nullptr; }
 
+  /// Which codes of an expert units [first_unit, first_unit + num_units) are made of, so that one
+  /// need not have all of them in memory to make some. Scales and biases are there as a whole.
+  virtual SourceWindow window_of(std::size_t /*tensor_idx*/, std::uint64_t /*first_unit*/,
+                                 std::uint64_t /*num_units*/) const noexcept {
+    return {};
+  }
+
   /// Makes units [first_unit, first_unit + out.size() / unit_bytes) of expert `expert_idx` (of this
-  /// rank) of tensor `tensor_idx`. Reads only what the tensor needs; writes every byte of `out`,
-  /// padding included. The same bytes whichever way the units are dealt out.
+  /// rank) of tensor `tensor_idx`. Reads only what the tensor needs, and of the codes those of
+  /// `window_of`; writes every byte of `out`, padding included. The same bytes whichever way the
+  /// units are dealt out.
   ///
   /// Shapes: out [n * unit_bytes].
   /// Memory: none but the stack.
