@@ -68,6 +68,7 @@ struct Job {
   ExpertsShape shape;
 
   std::uint64_t bytes() const { return preparer->tensors()[tensor_idx].bytes(shape.num_experts); }
+  std::uint64_t num_kept() const { return shape.num_experts * preparer->kept_numbers(); }
   /// Of the largest part of an expert, for all experts: what every part is read from.
   std::uint64_t source_bytes() const {
     std::uint64_t largest = 0;
@@ -105,7 +106,7 @@ class Measurement {
                 const std::function<void()>& work);
   void evict() { std::ranges::fill(evicting_.mutate(), static_cast<std::byte>(++evictions_)); }
   Status run_job(const Job& job);
-  void make(const Job& job, std::span<std::byte> out);
+  void make(const Job& job, std::span<float> kept, std::span<std::byte> out);
   Result<memory::Buffer> buffer(std::uint64_t bytes) {
     return memory::make_buffer(ledger_, memory::Tag::kScratch, bytes, "measurement");
   }
@@ -228,11 +229,13 @@ std::uint64_t Measurement::needed_bytes() const {
   };
   std::uint64_t source = 0;
   std::uint64_t result = 0;
+  std::uint64_t kept = 0;
   for (const Job& job : jobs_) {
     source = std::max(source, job.source_bytes());
     result = std::max(result, job.bytes());
+    kept = std::max(kept, job.num_kept() * sizeof(float));
   }
-  std::uint64_t most = jobs_.empty() ? 0 : held(source) + 2 * held(result);
+  std::uint64_t most = jobs_.empty() ? 0 : held(source) + 2 * held(result) + held(kept);
   if (in_place(8)) {
     const std::uint64_t scratch = kTileRows * settings_.hidden * settings_.num_threads;
     most = std::max(most, 2 * held(gate_up_bytes(8)) + held(scratch));
@@ -261,11 +264,17 @@ Status Measurement::run_job(const Job& job) {
   }
   LODE_TRY(memory::Buffer out, buffer(job.bytes()));
   LODE_TRY(memory::Buffer other, buffer(job.bytes()));
-  return rounds({.name = job.name, .bytes = job.bytes(), .times_us = {}, .copies_us = {}},
-                out.bytes(), other.mutate(), [&] { make(job, out.mutate()); });
+  const std::uint64_t num_kept = job.num_kept();
+  LODE_TRY(memory::Buffer kept, buffer(num_kept * sizeof(float)));
+  return rounds(
+      {.name = job.name, .bytes = job.bytes(), .times_us = {}, .copies_us = {}}, out.bytes(),
+      other.mutate(), [&] {
+        make(job, {reinterpret_cast<float*>(kept.mutate().data()), num_kept}, out.mutate());
+      });
 }
 
-void Measurement::make(const Job& job, std::span<std::byte> out) {
+void Measurement::make(const Job& job, std::span<float> kept, std::span<std::byte> out) {
+  const std::uint64_t each_kept = job.preparer->kept_numbers();
   const targets::EngineTensor& tensor = job.preparer->tensors()[job.tensor_idx];
   const std::uint64_t share = ceil_div(tensor.units(), kPiecesOfExpert);
   const std::uint64_t pieces = ceil_div(tensor.units(), share);
@@ -278,8 +287,9 @@ void Measurement::make(const Job& job, std::span<std::byte> out) {
       const std::uint64_t each = targets::part_bytes(job.shape, static_cast<LayerPart>(part));
       bytes[part] = source_.bytes().subspan(expert * each, each);
     }
-    job.preparer->make(job.tensor_idx, expert, first, targets::source_of(job.shape, bytes),
-                       scalars_,
+    const targets::ExpertSource source = targets::source_of(job.shape, bytes);
+    job.preparer->make({job.tensor_idx, expert, first, source, scalars_,
+                        kept.subspan(expert * each_kept, each_kept)},
                        out.subspan(expert * tensor.expert_bytes + first * tensor.unit_bytes,
                                    count * tensor.unit_bytes));
   });

@@ -210,7 +210,7 @@ std::uint64_t EnginePlan::padding_bytes() const noexcept {
 }
 
 std::uint64_t EnginePlan::staging_bytes() const noexcept {
-  return slots_bytes() + refined_bytes + engine_output_bytes(*this);
+  return slots_bytes() + refined_bytes + kept_numbers * sizeof(float) + engine_output_bytes(*this);
 }
 
 Result<EnginePlan> plan_engine(const Binding& binding, const EngineChoice& choice,
@@ -238,6 +238,8 @@ Result<EnginePlan> plan_engine(const Binding& binding, const EngineChoice& choic
         std::max(plan.slot_bytes, align_up(reading.largest_slot_bytes, io::kBlockBytes));
     plan.window_bytes = std::max(plan.window_bytes, reading.window_bytes);
     plan.refined_bytes = std::max(plan.refined_bytes, reading.refined_bytes);
+    plan.kept_numbers =
+        std::max(plan.kept_numbers, bank->experts.size() * bank->preparer->kept_numbers());
     constexpr targets::Needs kEverything{true, true, true, true, true, true};
     expert_bytes = std::max(expert_bytes, reading.slot_bytes(kEverything));
     for (const targets::EngineTensor& tensor : bank->tensors()) {

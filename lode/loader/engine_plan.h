@@ -81,6 +81,7 @@ struct EnginePlan {
   std::uint32_t num_slots = 1;
   std::uint64_t window_bytes = 0;   // of the reader, where experts come in windows
   std::uint64_t refined_bytes = 0;  // of one expert that is quantised on the way; 0: none is
+  std::uint64_t kept_numbers = 0;   // of all experts of a bank: Preparer::kept_numbers
   std::uint64_t unit_bytes = 0;     // the largest unit of any tensor
   std::uint32_t threads = 2;
 

@@ -41,6 +41,11 @@ void add_staging(TagBytes& held, std::uint64_t bytes) {
 
 constexpr std::string_view kLookStage = "a look at what was made";
 
+std::span<float> numbers_of(memory::Buffer& buffer) {
+  const std::span<std::byte> bytes = buffer.mutate();
+  return {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)};
+}
+
 bool looks_back(const EngineStart& start) { return start.is_strict && start.bank_idx > 0; }
 
 // Memory and threads of one stream.
@@ -48,6 +53,7 @@ struct Transient {
   memory::Buffer slots;
   memory::Buffer output;
   std::optional<memory::Buffer> refined;  // one expert
+  std::optional<memory::Buffer> kept;     // of all experts of a layer
   memory::Reservation stacks;
 };
 
@@ -93,6 +99,14 @@ class EngineStream {
   }
   Result<targets::ExpertSource> look_at(const Part& part, const targets::ExpertSource& source);
   Status count_losses(const targets::LossRequest& request);
+  Status keep_again(std::size_t tensor_idx, std::uint64_t first_expert);
+  std::span<float> kept_of(std::uint64_t expert_idx) const {
+    const std::uint64_t count = bank_->preparer->kept_numbers();
+    return kept_.subspan(expert_idx * count, count);
+  }
+  std::uint64_t units_at_once(std::size_t tensor_idx) const {
+    return std::max<std::uint64_t>(batch_bytes(plan_) / bank_->tensors()[tensor_idx].unit_bytes, 1);
+  }
   Status make_part(const Part& part, const targets::ExpertSource& source);
   void make_units(const Part& part, std::uint64_t first_unit, const targets::ExpertSource& source,
                   std::span<std::byte> out);
@@ -107,10 +121,13 @@ class EngineStream {
   std::optional<ExpertReader> reader_;
   std::optional<Outlet> outlet_;
   std::span<std::byte> refined_;
+  std::span<float> kept_;
   // Of the bank that is being made:
   const EngineBankPlan* bank_ = nullptr;
   targets::LayerScalars scalars_;
   std::uint64_t at_bytes_ = 0;  // made up to here
+  // Of each tensor, the first expert whose part was made by this stream from its beginning on.
+  std::vector<std::uint64_t> first_made_;
 };
 
 Result<Transient> EngineStream::make_transient() {
@@ -123,6 +140,11 @@ Result<Transient> EngineStream::make_transient() {
   if (plan_.refined_bytes > 0) {
     LODE_TRY(transient.refined, memory::make_buffer(parts_.ledger, Tag::kStaging,
                                                     plan_.refined_bytes, "an expert, quantised"));
+  }
+  if (plan_.kept_numbers > 0) {
+    LODE_TRY(transient.kept,
+             memory::make_buffer(parts_.ledger, Tag::kStaging, plan_.kept_numbers * sizeof(float),
+                                 "numbers that are kept of a layer's experts"));
   }
   LODE_TRY(transient.stacks, parts_.ledger.reserve(Tag::kScratch, stack_bytes(plan_),
                                                    "stacks of the preparing threads"));
@@ -143,6 +165,7 @@ Status EngineStream::begin() {
   reader_.emplace(parts_.engine, transient_->slots.mutate());
   outlet_.emplace(parts_.sink, transient_->output.mutate());
   if (transient_->refined) refined_ = transient_->refined->mutate();
+  if (transient_->kept) kept_ = numbers_of(*transient_->kept);
   return outlet_->start();
 }
 
@@ -184,6 +207,7 @@ Status EngineStream::run_banks() {
 
 Status EngineStream::begin_bank(const EngineBankPlan& bank) {
   bank_ = &bank;
+  first_made_.assign(bank.tensors().size(), bank.shape.num_experts);
   LODE_TRY(scalars_, read_layer_scalars(binding_.experts[bank.layer], bank,
                                         {parts_.engine, *reader_, pool_, parts_.index}));
   return {};
@@ -261,15 +285,18 @@ Status EngineStream::for_parts(std::size_t tensor_idx, const Range& range, Take 
     for (Part& part : parts_of(tensor_idx, expert)) parts.push_back(std::move(part));
   }
   std::vector<WantedExpert> wanted;
-  for (const Part& part : parts) wanted.push_back({bank_->experts[part.expert_idx], part.window});
-  return reader_->read_each(
-      {binding_.experts[bank_->layer], wanted, bank_->tensors()[tensor_idx].needs},
-      [&](std::size_t at_idx, const targets::ExpertSource& source) -> Status {
-        LODE_TRY_STATUS(check_may_go_on(progress_));
-        Status taken = take_part(parts[at_idx], source, take);
-        if (taken) return {};
-        return at(fmt::format("expert {}", wanted[at_idx].expert), std::move(taken).error());
-      });
+  for (const Part& part : parts) {
+    wanted.push_back(
+        {bank_->experts[part.expert_idx], bank_->tensors()[tensor_idx].needs, part.window});
+  }
+  return reader_->read_each({binding_.experts[bank_->layer], wanted},
+                            [&](std::size_t at_idx, const targets::ExpertSource& source) -> Status {
+                              LODE_TRY_STATUS(check_may_go_on(progress_));
+                              Status taken = take_part(parts[at_idx], source, take);
+                              if (taken) return {};
+                              return at(fmt::format("expert {}", wanted[at_idx].expert),
+                                        std::move(taken).error());
+                            });
 }
 
 Status EngineStream::take_part(const Part& part, const targets::ExpertSource& source, Take take) {
@@ -290,12 +317,33 @@ Status EngineStream::take_part(const Part& part, const targets::ExpertSource& so
   return take(made, seen);
 }
 
+// What an earlier stream has kept of experts, and this one has not.
+Status EngineStream::keep_again(std::size_t tensor_idx, std::uint64_t first_expert) {
+  const auto from = bank_->preparer->kept_from(tensor_idx);
+  if (!from) return {};
+  return for_parts(*from, {first_expert, first_made_[*from]},
+                   [this](const Part& part, const targets::ExpertSource& source) -> Status {
+                     const std::uint64_t unit_bytes = bank_->tensors()[part.tensor_idx].unit_bytes;
+                     const std::uint64_t at_once = units_at_once(part.tensor_idx);
+                     for (std::uint64_t unit = 0; unit < part.num_units; unit += at_once) {
+                       const std::uint64_t count = std::min(at_once, part.num_units - unit);
+                       LODE_TRY(const std::span<std::byte> unused,
+                                outlet_->room(count * unit_bytes));
+                       make_units(part, part.first_unit + unit, source, unused);
+                     }
+                     return {};
+                   });
+}
+
 Status EngineStream::make_tensor(std::size_t tensor_idx) {
   const targets::EngineTensor& tensor = bank_->tensors()[tensor_idx];
   if (tensor.expert_bytes == 0) return {};
   // Beyond the tensor's beginning where an earlier stream has made some of it.
   const std::uint64_t first = (at_bytes_ - bank_->offsets_bytes[tensor_idx]) / tensor.expert_bytes;
   const std::uint64_t num_experts = bank_->shape.num_experts;
+  first_made_[tensor_idx] = std::min(
+      num_experts, ceil_div(at_bytes_ - bank_->offsets_bytes[tensor_idx], tensor.expert_bytes));
+  LODE_TRY_STATUS(keep_again(tensor_idx, first));
   if (parts_.start.is_strict && bank_->preparer->may_lose(tensor_idx)) {
     LODE_TRY_STATUS(look_at_tensor(tensor_idx, std::min(first, num_experts)));
   }
@@ -356,7 +404,7 @@ Status EngineStream::make_part(const Part& part, const targets::ExpertSource& so
   const targets::EngineTensor& tensor = bank_->tensors()[part.tensor_idx];
   const std::uint64_t begin =
       bank_->offsets_bytes[part.tensor_idx] + part.expert_idx * tensor.expert_bytes;
-  const std::uint64_t at_once = std::max<std::uint64_t>(batch_bytes(plan_) / tensor.unit_bytes, 1);
+  const std::uint64_t at_once = units_at_once(part.tensor_idx);
   // Nothing is left to make of a part that an earlier stream has made.
   std::uint64_t unit = std::max((at_bytes_ - begin) / tensor.unit_bytes, part.first_unit);
   const std::uint64_t end = part.first_unit + part.num_units;
@@ -386,7 +434,8 @@ void EngineStream::make_units(const Part& part, std::uint64_t first_unit,
   pool_.run(ceil_div(units, per_task), [&](std::size_t task, std::size_t) {
     const std::uint64_t first = task * per_task;
     const std::uint64_t count = std::min(per_task, units - first);
-    bank_->preparer->make(part.tensor_idx, part.expert_idx, first_unit + first, source, scalars_,
+    bank_->preparer->make({part.tensor_idx, part.expert_idx, first_unit + first, source, scalars_,
+                           kept_of(part.expert_idx)},
                           out.subspan(first * unit_bytes, count * unit_bytes));
   });
 }
@@ -420,6 +469,7 @@ std::vector<memory::StageUse> expected_engine_stages(const EnginePlan& plan,
   add_staging(held, plan.slots_bytes());
   add_staging(held, engine_output_bytes(plan));
   if (plan.refined_bytes > 0) add_staging(held, plan.refined_bytes);
+  if (plan.kept_numbers > 0) add_staging(held, plan.kept_numbers * sizeof(float));
   of(held, Tag::kScratch) += stack_bytes(plan);
   std::vector<memory::StageUse> uses;
   if (looks_back(start)) {

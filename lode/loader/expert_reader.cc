@@ -323,12 +323,6 @@ class ExpertReader::Dealer {
   std::uint64_t used_ = 0;
 };
 
-std::vector<WantedExpert> whole_experts(std::span<const std::uint32_t> experts) {
-  std::vector<WantedExpert> whole;
-  for (const std::uint32_t expert : experts) whole.push_back({expert});
-  return whole;
-}
-
 std::uint64_t ExpertReader::slot_bytes(const ExpertSource& expert, const targets::Needs& needs,
                                        const targets::SourceWindow& window) {
   Dealer counter({});
@@ -347,7 +341,7 @@ void ExpertReader::deal_out(const WantedExperts& wanted) {
   slot_bytes_ = io::kBlockBytes;
   for (const WantedExpert& one : wanted.which) {
     slot_bytes_ =
-        std::max(slot_bytes_, slot_bytes(wanted.experts[one.expert], wanted.needs, one.window));
+        std::max(slot_bytes_, slot_bytes(wanted.experts[one.expert], one.needs, one.window));
   }
   num_slots_ = std::min<std::uint64_t>(memory_.size() / slot_bytes_, kMostSlots);
   LODE_CHECK(num_slots_ > 0, "memory for one expert, or a window of it");
@@ -356,7 +350,7 @@ void ExpertReader::deal_out(const WantedExperts& wanted) {
 void ExpertReader::begin(const WantedExperts& wanted, const WantedExpert& one) {
   const std::uint64_t ticket = first_ticket_ + begun_.size();
   Begun& begun = begun_.emplace_back();
-  begun.parts = parts_of(wanted.experts[one.expert], wanted.needs, one.window);
+  begun.parts = parts_of(wanted.experts[one.expert], one.needs, one.window);
   Dealer dealer(slot(ticket));
   Dealer::Dealt dealt;
   for (Part& part : begun.parts) dealer.deal(part, dealt);

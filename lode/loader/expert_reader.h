@@ -34,19 +34,17 @@ bool have_input_scales(const std::vector<ExpertSource>& experts) noexcept;
 /// Errors: kUnsupported where they differ in storage, or gate and up share rows of blocks.
 Result<targets::ExpertsShape> experts_shape(const std::vector<ExpertSource>& experts);
 
-/// An expert by its place in its layer, and which of its codes.
+/// What is to be read of an expert, by its place in its layer; of codes a window.
 struct WantedExpert {
   std::uint32_t expert = 0;
+  targets::Needs needs;
   targets::SourceWindow window{};
 };
-/// All of them.
-std::vector<WantedExpert> whole_experts(std::span<const std::uint32_t> experts);
 
-/// Experts of a layer, one after another, and what is to be read of each.
+/// Experts of a layer, one after another.
 struct WantedExperts {
   const std::vector<ExpertSource>& experts;
   std::span<const WantedExpert> which;
-  const targets::Needs& needs;
 };
 
 /// Reads experts into memory, one after another, as preparers want them: rows of codes, of block

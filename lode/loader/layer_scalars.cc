@@ -213,8 +213,9 @@ Status find_largest_block_scales(const std::vector<ExpertSource>& experts,
     const layout::CodeCounts counts = layout::count_codes(rows, &reading.pool);
     return std::max(so_far, layout::largest_number(counts, bank.shape.encoding.scale));
   };
-  const std::vector<WantedExpert> whole = whole_experts(bank.experts);
-  return reading.reader.read_each({experts, whole, kScaleNeeds},
+  std::vector<WantedExpert> wanted;
+  for (const std::uint32_t expert : bank.experts) wanted.push_back({expert, kScaleNeeds});
+  return reading.reader.read_each({experts, wanted},
                                   [&](std::size_t, const targets::ExpertSource& source) -> Status {
                                     float& gate_up = scalars.largest_gate_up_block_scale;
                                     float& down = scalars.largest_down_block_scale;
@@ -235,14 +236,13 @@ Status measure(const targets::Needs& needs, const std::vector<ExpertSource>& exp
     for (std::uint64_t row = 0; row < rows; row += step) {
       const Range range{row, row + step};
       places.push_back(idx);
-      wanted.push_back({bank.experts[idx], bank.measured_rows == 0
-                                               ? targets::SourceWindow{}
-                                               : targets::SourceWindow{.rows = {range, range}}});
+      wanted.push_back({bank.experts[idx], needs,
+                        bank.measured_rows == 0 ? targets::SourceWindow{}
+                                                : targets::SourceWindow{.rows = {range, range}}});
     }
   }
   return reading.reader.read_each(
-      {experts, wanted, needs},
-      [&](std::size_t at_idx, const targets::ExpertSource& source) -> Status {
+      {experts, wanted}, [&](std::size_t at_idx, const targets::ExpertSource& source) -> Status {
         const std::size_t idx = places[at_idx];
         Status measured = bank.preparer->refiner()->measure(idx, source, scalars, &reading.pool);
         if (measured) return {};

@@ -194,10 +194,10 @@ class LayerPreparer final : public Preparer {
     return part_window(parts_[tensor_idx], formats::info(shape_.encoding.element).bits, first_unit,
                        num_units);
   }
-  void make(std::size_t tensor_idx, std::uint64_t expert_idx, std::uint64_t first_unit,
-            const ExpertSource& source, const LayerScalars& scalars,
-            std::span<std::byte> out) const noexcept override {
-    make_part(parts_[tensor_idx], {shape_, source, scalars, expert_idx}, first_unit, out);
+  void make(const MakeRequest& request, std::span<std::byte> out) const noexcept override {
+    make_part(parts_[request.tensor_idx],
+              {shape_, request.source, request.scalars, request.expert_idx}, request.first_unit,
+              out);
   }
 
   bool may_lose(std::size_t tensor_idx) const noexcept override {

@@ -43,12 +43,19 @@ class DeepgemmFp8 final : public Preparer {
   const std::vector<EngineTensor>& tensors() const noexcept override { return tensors_; }
   SourceWindow window_of(std::size_t tensor_idx, std::uint64_t first_unit,
                          std::uint64_t num_units) const noexcept override;
-  void make(std::size_t tensor_idx, std::uint64_t expert_idx, std::uint64_t first_unit,
-            const ExpertSource& source, const LayerScalars& scalars,
-            std::span<std::byte> out) const noexcept override;
+  void make(const MakeRequest& request, std::span<std::byte> out) const noexcept override;
+
+  std::uint64_t kept_numbers() const noexcept override {
+    return is_requantised() ? num_blocks(layout_.gate_up_scales) + num_blocks(layout_.down_scales)
+                            : 0;
+  }
+  std::optional<std::size_t> kept_from(std::size_t tensor_idx) const noexcept override {
+    if (!is_requantised() || !is_scales(tensor_idx)) return std::nullopt;
+    return tensor_idx == kW13Scale ? kW13 : kW2;
+  }
 
   bool may_lose(std::size_t tensor_idx) const noexcept override {
-    return is_requantised() && (tensor_idx == kW13Scale || tensor_idx == kW2Scale);
+    return is_requantised() && !is_scales(tensor_idx);
   }
   void count_losses(const LossRequest& request, LossCounts& losses) const override;
 
@@ -65,15 +72,27 @@ class DeepgemmFp8 final : public Preparer {
  private:
   void add_weight(std::string_view name, std::uint64_t rows, std::uint64_t k, bool gate_up);
   void add_scales(std::string_view name, const layout::DeepgemmScales& words, bool gate_up);
+  static bool is_scales(std::size_t tensor_idx) noexcept {
+    return tensor_idx == kW13Scale || tensor_idx == kW2Scale;
+  }
+  // Of w13, before those of w2.
+  static std::uint64_t num_blocks(const layout::DeepgemmScales& words) noexcept {
+    return words.rows / kBlock * words.columns;
+  }
+  std::span<float> kept_of(std::size_t tensor_idx, std::span<float> kept) const noexcept {
+    const bool down = tensor_idx == kW2 || tensor_idx == kW2Scale;
+    return down ? kept.subspan(num_blocks(layout_.gate_up_scales))
+                : kept.first(num_blocks(layout_.gate_up_scales));
+  }
   bool is_requantised() const noexcept {
     return shape_.scale_format != formats::Format::kE8m0 && !shape_.scales_are_exponents;
   }
 
   Part part_of(std::size_t tensor_idx, const ExpertSource& source) const noexcept;
   formats::Fp8Strip strip_of(const Part& part, std::uint64_t strip_idx) const noexcept;
-  void make_weights(const Part& part, std::uint64_t first_strip,
+  void make_weights(const Part& part, std::uint64_t first_strip, std::span<float> kept,
                     std::span<std::byte> out) const noexcept;
-  void make_scales(const Part& part, std::uint64_t first_word_row,
+  void make_scales(const Part& part, std::uint64_t first_word_row, std::span<const float> kept,
                    std::span<std::byte> out) const noexcept;
 
   ExpertsShape shape_;
@@ -95,20 +114,19 @@ void DeepgemmFp8::add_weight(std::string_view name, std::uint64_t rows, std::uin
                                 .down_scales = !gate_up && scales}});
 }
 
-/// The scale of a block needs its codes too, as they were: it follows from the largest.
+/// The scale of a block follows from the largest of its codes as they were: where the weights are
+/// made it is known, and kept.
 void DeepgemmFp8::add_scales(std::string_view name, const layout::DeepgemmScales& words,
                              bool gate_up) {
-  const bool codes = is_requantised();
-  tensors_.push_back({.name = std::string(name),
-                      .dtype = formats::Format::kI32,
-                      .shape = {shape_.num_experts, words.word_rows(), words.aligned_rows()},
-                      .expert_bytes = words.bytes(),
-                      .unit_bytes = words.word_row_bytes(),
-                      .padding_bytes = words.padding_bytes(),
-                      .needs = {.gate_up = gate_up && codes,
-                                .down = !gate_up && codes,
-                                .gate_up_scales = gate_up,
-                                .down_scales = !gate_up}});
+  const bool is_read = !is_requantised();
+  tensors_.push_back(
+      {.name = std::string(name),
+       .dtype = formats::Format::kI32,
+       .shape = {shape_.num_experts, words.word_rows(), words.aligned_rows()},
+       .expert_bytes = words.bytes(),
+       .unit_bytes = words.word_row_bytes(),
+       .padding_bytes = words.padding_bytes(),
+       .needs = {.gate_up_scales = gate_up && is_read, .down_scales = !gate_up && is_read}});
 }
 
 Part DeepgemmFp8::part_of(std::size_t tensor_idx, const ExpertSource& source) const noexcept {
@@ -120,25 +138,23 @@ Part DeepgemmFp8::part_of(std::size_t tensor_idx, const ExpertSource& source) co
 
 SourceWindow DeepgemmFp8::window_of(std::size_t tensor_idx, std::uint64_t first_unit,
                                     std::uint64_t num_units) const noexcept {
+  if (is_scales(tensor_idx)) return {};
   const std::uint64_t end = first_unit + num_units;
-  if (tensor_idx == kW13Scale || tensor_idx == kW2Scale) {
-    constexpr std::uint64_t kWordNumbers = kWord * kBlock;
-    return {.k = {first_unit * kWordNumbers, end * kWordNumbers}};
-  }
   const layout::RowOrder& order = tensor_idx == kW13 ? layout_.gate_up : layout_.down;
   return {.rows = layout::rows_within(order, first_unit * kBlock, end * kBlock)};
 }
 
-void DeepgemmFp8::make(std::size_t tensor_idx, std::uint64_t, std::uint64_t first_unit,
-                       const ExpertSource& source, const LayerScalars&,
-                       std::span<std::byte> out) const noexcept {
-  const Part part = part_of(tensor_idx, source);
-  const bool weights = tensor_idx == kW13 || tensor_idx == kW2;
+void DeepgemmFp8::make(const MakeRequest& request, std::span<std::byte> out) const noexcept {
+  const Part part = part_of(request.tensor_idx, request.source);
+  const std::uint64_t first_unit = request.first_unit;
+  const bool weights = !is_scales(request.tensor_idx);
   if (weights && !is_requantised()) {
     return layout::ordered_rows_into({part.codes, part.order, part.codes.row_bytes},
                                      first_unit * kBlock, out);
   }
-  weights ? make_weights(part, first_unit, out) : make_scales(part, first_unit, out);
+  const std::span<float> kept =
+      is_requantised() ? kept_of(request.tensor_idx, request.kept) : std::span<float>{};
+  weights ? make_weights(part, first_unit, kept, out) : make_scales(part, first_unit, kept, out);
 }
 
 /// Halves are multiples of a block: no strip has rows of both. Without codes where only scales are
@@ -154,38 +170,41 @@ formats::Fp8Strip DeepgemmFp8::strip_of(const Part& part, std::uint64_t strip_id
           .scale_format = shape_.scale_format};
 }
 
-void DeepgemmFp8::make_weights(const Part& part, std::uint64_t first_strip,
+void DeepgemmFp8::make_weights(const Part& part, std::uint64_t first_strip, std::span<float> kept,
                                std::span<std::byte> out) const noexcept {
   const kernels::KernelTable& isa = kernels::active_or_plainest();
   const std::uint64_t strip_bytes = kBlock * part.codes.row_bytes;
+  const std::uint64_t columns = part.words.columns;
   for (std::uint64_t i = 0; i < out.size() / strip_bytes; ++i) {
     requantise_strip(strip_of(part, first_strip + i), out.subspan(i * strip_bytes, strip_bytes),
-                     part.codes.row_bytes, {}, isa.map_codes);
+                     part.codes.row_bytes, kept.subspan((first_strip + i) * columns, columns),
+                     isa.map_codes);
   }
 }
 
 /// The exponents of four blocks of a strip. Scales that were exponents already are read as they
-/// are, whatever format they have come to lie in.
-std::array<std::byte, kWord> word_of(const formats::Fp8Strip& strip, std::uint64_t word_row,
-                                     bool is_requantised) {
-  std::array<std::byte, kWord> word{};
-  for (std::uint64_t i = 0; i < kWord; ++i) {
-    const std::uint64_t column = word_row * kWord + i;
-    if (column >= strip.columns()) break;
-    const float scale = is_requantised
-                            ? ue8m0_scale(strip, column)
-                            : formats::number_at(strip.scale_format, strip.scales, column);
-    word[i] = std::byte{formats::exponent_byte(scale)};
-  }
-  return word;
-}
-
+/// are, whatever format they have come to lie in; of others those that were kept are.
 void DeepgemmFp8::make_scales(const Part& part, std::uint64_t first_word_row,
+                              std::span<const float> kept,
                               std::span<std::byte> out) const noexcept {
+  const std::uint64_t columns = part.words.columns;
+  const auto word_of = [&](std::uint64_t strip_idx, std::uint64_t word_row) {
+    std::array<std::byte, kWord> word{};
+    for (std::uint64_t i = 0; i < kWord; ++i) {
+      const std::uint64_t column = word_row * kWord + i;
+      if (column >= columns) break;
+      const float scale =
+          kept.empty()
+              ? formats::number_at(shape_.scale_format, strip_of(part, strip_idx).scales, column)
+              : kept[strip_idx * columns + column];
+      word[i] = std::byte{formats::exponent_byte(scale)};
+    }
+    return word;
+  };
   for (std::uint64_t unit = 0; unit < out.size() / part.words.word_row_bytes(); ++unit) {
     std::byte* words = out.data() + unit * part.words.word_row_bytes();
     for (std::uint64_t strip_idx = 0; strip_idx < part.words.rows / kBlock; ++strip_idx) {
-      const auto word = word_of(strip_of(part, strip_idx), first_word_row + unit, is_requantised());
+      const auto word = word_of(strip_idx, first_word_row + unit);
       for (std::uint64_t row = 0; row < kBlock; ++row, words += kWord) {
         std::memcpy(words, word.data(), kWord);
       }
@@ -208,10 +227,11 @@ void DeepgemmFp8::count_losses(const LossRequest& request, LossCounts& losses) c
   const Part part = part_of(request.tensor_idx, request.source);
   std::vector<LossCounts> of_strips(part.words.rows / kBlock);
   const auto count_strip = [&](std::size_t strip_idx, std::size_t) {
+    const layout::HalfRow at = part.order.at(strip_idx * kBlock);
+    const Range here = part.codes.rows_here(at.half);
+    if (at.row < here.begin || at.row >= here.end) return;
     const formats::Fp8Strip strip = strip_of(part, strip_idx);
-    const Range here = part.codes.bytes_here();
-    for (std::uint64_t column = here.begin / kBlock; column < ceil_div(here.end, kBlock);
-         ++column) {
+    for (std::uint64_t column = 0; column < strip.columns(); ++column) {
       const auto lost = fate_of_block(formats::block_amax(strip, column));
       if (lost) of_strips[strip_idx].add(*lost, 1);
     }

@@ -33,9 +33,7 @@ class DeepgemmMxfp4 final : public Preparer {
     const layout::RowOrder& order = tensor_idx == kW13 ? layout_.gate_up : layout_.down;
     return {.rows = layout::rows_within(order, first_unit, first_unit + num_units)};
   }
-  void make(std::size_t tensor_idx, std::uint64_t expert_idx, std::uint64_t first_unit,
-            const ExpertSource& source, const LayerScalars& scalars,
-            std::span<std::byte> out) const noexcept override;
+  void make(const MakeRequest& request, std::span<std::byte> out) const noexcept override;
 
   formats::Encoding restored_encoding() const noexcept override { return formats::kMxfp4; }
   void restore_codes(Matrix matrix, std::uint64_t row, const PreparedExpert& expert,
@@ -126,12 +124,12 @@ void DeepgemmMxfp4::add_biases() {
   add(one("w2_bias", layout_.down.rows(), {.down_bias = true}), shape_.hidden * bytes);
 }
 
-void DeepgemmMxfp4::make(std::size_t tensor_idx, std::uint64_t, std::uint64_t first_unit,
-                         const ExpertSource& source, const LayerScalars&,
-                         std::span<std::byte> out) const noexcept {
-  const std::uint64_t unit_bytes = tensors_[tensor_idx].unit_bytes;
+void DeepgemmMxfp4::make(const MakeRequest& request, std::span<std::byte> out) const noexcept {
+  const ExpertSource& source = request.source;
+  const std::uint64_t first_unit = request.first_unit;
+  const std::uint64_t unit_bytes = tensors_[request.tensor_idx].unit_bytes;
   const std::uint64_t bias_bytes = formats::info(shape_.bias_format).bits / 8;
-  switch (tensor_idx) {
+  switch (request.tensor_idx) {
     case kW13:
       return layout::ordered_rows_into({source.gate_up, layout_.gate_up, unit_bytes}, first_unit,
                                        out);

@@ -289,7 +289,7 @@ TEST(DeepgemmFp8, KnowsExponentsThatWereWidened) {
     ExpertSource source;
     (down ? source.down_scales : source.gate_up_scales) = rows;
     Bytes out((*other)->tensors()[tensor_idx].expert_bytes);
-    (*other)->make(tensor_idx, 0, 0, source, {}, out);
+    (*other)->make({.tensor_idx = tensor_idx, .source = source, .scalars = {}}, out);
     EXPECT_TRUE(std::ranges::equal(out, std::span(want[tensor_idx].bytes).first(out.size())));
   }
 }

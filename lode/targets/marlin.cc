@@ -51,9 +51,7 @@ class MarlinPreparer final : public Preparer {
     const std::uint64_t tile_k = of(made.down).weights().shape().tile_k();
     return {.k = {first_unit * tile_k, (first_unit + num_units) * tile_k}};
   }
-  void make(std::size_t tensor_idx, std::uint64_t expert_idx, std::uint64_t first_unit,
-            const ExpertSource& source, const LayerScalars& scalars,
-            std::span<std::byte> out) const noexcept override;
+  void make(const MakeRequest& request, std::span<std::byte> out) const noexcept override;
 
   bool may_lose(std::size_t tensor_idx) const noexcept override {
     return made_[tensor_idx].what == What::kScales;
@@ -83,9 +81,7 @@ class MarlinPreparer final : public Preparer {
   // Scales of matrices that FP8 words are made of.
   static std::array<float, 2> word_scales(bool down, std::uint64_t expert_idx,
                                           const LayerScalars& scalars) noexcept;
-  void make_scales(bool down, std::uint64_t expert_idx, std::uint64_t first_unit,
-                   const ExpertSource& source, const LayerScalars& scalars,
-                   std::span<std::byte> out) const noexcept;
+  void make_scales(bool down, const MakeRequest& request, std::span<std::byte> out) const noexcept;
   void make_matrix_scale(bool down, std::uint64_t expert_idx, const LayerScalars& scalars,
                          std::span<std::byte> out) const noexcept;
 
@@ -190,10 +186,10 @@ std::array<float, 2> MarlinPreparer::word_scales(bool down, std::uint64_t expert
           number_of(scalars.up_scale, expert_idx)};
 }
 
-void MarlinPreparer::make_scales(bool down, std::uint64_t expert_idx, std::uint64_t first_unit,
-                                 const ExpertSource& source, const LayerScalars& scalars,
+void MarlinPreparer::make_scales(bool down, const MakeRequest& request,
                                  std::span<std::byte> out) const noexcept {
   const MarlinMatrix& matrix = of(down);
+  const auto& [tensor_idx, expert_idx, first_unit, source, scalars, kept] = request;
   const Format activations = matrix.kernel().activations;
   const layout::MatrixRows& rows = down ? source.down_scales : source.gate_up_scales;
   if (matrix.rule() == MarlinScaleRule::kFp8) {
@@ -240,18 +236,17 @@ void MarlinPreparer::count_losses(const LossRequest& request, LossCounts& losses
   }
 }
 
-void MarlinPreparer::make(std::size_t tensor_idx, std::uint64_t expert_idx,
-                          std::uint64_t first_unit, const ExpertSource& source,
-                          const LayerScalars& scalars, std::span<std::byte> out) const noexcept {
-  const Made& made = made_[tensor_idx];
+void MarlinPreparer::make(const MakeRequest& request, std::span<std::byte> out) const noexcept {
+  const Made& made = made_[request.tensor_idx];
   const MarlinMatrix& matrix = of(made.down);
+  const ExpertSource& source = request.source;
   switch (made.what) {
     case What::kWeights:
-      return matrix.make_weights(made.down ? source.down : source.gate_up, first_unit, out);
+      return matrix.make_weights(made.down ? source.down : source.gate_up, request.first_unit, out);
     case What::kScales:
-      return make_scales(made.down, expert_idx, first_unit, source, scalars, out);
+      return make_scales(made.down, request, out);
     case What::kMatrixScale:
-      return make_matrix_scale(made.down, expert_idx, scalars, out);
+      return make_matrix_scale(made.down, request.expert_idx, request.scalars, out);
     case What::kBias:
       return matrix.make_bias(made.down ? source.down_bias : source.gate_up_bias,
                               shape_.bias_format, out);

@@ -129,8 +129,12 @@ class OnlinePreparer final : public Preparer, public Refiner {
         down_(half_of(scheme, 1, quantised.hidden, quantised.intermediate)),
         tensors_(inner_->tensors()) {
     // What is quantised together comes together.
-    for (EngineTensor& tensor : tensors_) {
-      if (is_padded(quantised)) tensor.padding_bytes = padding_of(tensor);
+    for (std::size_t idx = 0; idx < tensors_.size(); ++idx) {
+      EngineTensor& tensor = tensors_[idx];
+      const std::size_t made_of = inner_->kept_from(idx).value_or(idx);
+      if (is_padded(quantised)) {
+        tensor.padding_bytes = padding_of(tensor, inner_->tensors()[made_of].needs);
+      }
       tensor.needs.gate_up = tensor.needs.gate_up || tensor.needs.gate_up_scales;
       tensor.needs.down = tensor.needs.down || tensor.needs.down_scales;
       tensor.needs.gate_up_scales = false;
@@ -140,10 +144,12 @@ class OnlinePreparer final : public Preparer, public Refiner {
 
   const std::vector<EngineTensor>& tensors() const noexcept override { return tensors_; }
   const Refiner* refiner() const noexcept override { return this; }
-  void make(std::size_t tensor_idx, std::uint64_t expert_idx, std::uint64_t first_unit,
-            const ExpertSource& source, const LayerScalars& scalars,
-            std::span<std::byte> out) const noexcept override {
-    inner_->make(tensor_idx, expert_idx, first_unit, source, scalars, out);
+  std::uint64_t kept_numbers() const noexcept override { return inner_->kept_numbers(); }
+  std::optional<std::size_t> kept_from(std::size_t tensor_idx) const noexcept override {
+    return inner_->kept_from(tensor_idx);
+  }
+  void make(const MakeRequest& request, std::span<std::byte> out) const noexcept override {
+    inner_->make(request, out);
   }
 
   bool may_lose(std::size_t tensor_idx) const noexcept override {
@@ -193,8 +199,7 @@ class OnlinePreparer final : public Preparer, public Refiner {
   bool is_padded(const ExpertsShape& quantised) const noexcept {
     return quantised.hidden != source_.hidden || quantised.intermediate != source_.intermediate;
   }
-  std::uint64_t padding_of(const EngineTensor& tensor) const noexcept {
-    const Needs& needs = tensor.needs;
+  std::uint64_t padding_of(const EngineTensor& tensor, const Needs& needs) const noexcept {
     if (needs.gate_up || needs.gate_up_scales || needs.gate_up_bias) {
       return targets::padding_of(tensor, gate_up_, {source_.intermediate, source_.hidden});
     }

@@ -80,7 +80,8 @@ class LayerMaker {
         scalars_(std::move(scalars)),
         run_(run),
         pool_(run.num_threads),
-        random_(run.seed) {}
+        random_(run.seed),
+        kept_(shape.num_experts * preparer.kept_numbers()) {}
 
   Status check() const;
   Status measure();
@@ -88,6 +89,10 @@ class LayerMaker {
   Result<std::vector<NamedTensor>> make();
 
  private:
+  std::span<float> kept_of(std::uint64_t expert) {
+    const std::uint64_t count = preparer_.kept_numbers();
+    return std::span(kept_).subspan(expert * count, count);
+  }
   const EngineTensor& tensor(std::size_t tensor_idx) const {
     return preparer_.tensors()[tensor_idx];
   }
@@ -111,6 +116,7 @@ class LayerMaker {
   parallel::ThreadPool pool_;
   std::mt19937_64 random_;
   std::vector<std::byte> refined_;  // one expert
+  std::vector<float> kept_;         // of all of them
 };
 
 // Sizes that come with a manifest may be such that a row has half a byte.
@@ -210,7 +216,7 @@ Status LayerMaker::make_expert(std::size_t tensor_idx, std::uint64_t expert, con
   pool_.run(ceil_div(made.units(), share), [&](std::size_t task, std::size_t) {
     const std::uint64_t first = task * share;
     const std::uint64_t count = std::min(share, made.units() - first);
-    preparer_.make(tensor_idx, expert, first, source, scalars_,
+    preparer_.make({tensor_idx, expert, first, source, scalars_, kept_of(expert)},
                    out.subspan(first * made.unit_bytes, count * made.unit_bytes));
   });
   return {};
@@ -251,7 +257,7 @@ Status LayerMaker::make_chunks(std::size_t tensor_idx, std::uint64_t expert, con
   pool_.run(begins.size() - 1, [&](std::size_t chunk, std::size_t) {
     const std::uint64_t count = begins[chunk + 1] - begins[chunk];
     std::vector<std::byte> buffer(count * made.unit_bytes, kNobodyWroteThis);
-    preparer_.make(tensor_idx, expert, begins[chunk], source, scalars_, buffer);
+    preparer_.make({tensor_idx, expert, begins[chunk], source, scalars_, kept_of(expert)}, buffer);
     std::ranges::copy(buffer, out.subspan(begins[chunk] * made.unit_bytes).begin());
   });
   return {};

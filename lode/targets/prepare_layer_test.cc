@@ -46,9 +46,8 @@ class SwapPreparer : public Preparer {
   }
   const std::vector<EngineTensor>& tensors() const noexcept override { return tensors_; }
   bool wants_largest_block_scales() const noexcept override { return true; }
-  void make(std::size_t tensor_idx, std::uint64_t, std::uint64_t first_unit,
-            const ExpertSource& source, const LayerScalars& scalars,
-            std::span<std::byte> out) const noexcept override {
+  void make(const MakeRequest& request, std::span<std::byte> out) const noexcept override {
+    const auto& [tensor_idx, expert_idx, first_unit, source, scalars, kept] = request;
     if (tensor_idx == 2) {
       std::memcpy(out.data(), &scalars.largest_gate_up_block_scale, out.size());
       return;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -54,6 +55,16 @@ using PreparedExpert = std::vector<std::span<const std::byte>>;
 
 class Refiner;
 
+/// Units [first_unit, first_unit + out.size() / unit_bytes) of one expert's part of a tensor.
+struct MakeRequest {
+  std::size_t tensor_idx = 0;
+  std::uint64_t expert_idx = 0;  // of this rank
+  std::uint64_t first_unit = 0;
+  const ExpertSource& source;
+  const LayerScalars& scalars;
+  std::span<float> kept{};  // of this expert: Preparer::kept_numbers
+};
+
 /// Makes the tensors of one layer for one target. Made once a layer; says everything that can fail
 /// when it is made.
 class Preparer {
@@ -78,16 +89,19 @@ class Preparer {
     return {};
   }
 
-  /// Makes units [first_unit, first_unit + out.size() / unit_bytes) of expert `expert_idx` (of this
-  /// rank) of tensor `tensor_idx`. Reads only what the tensor needs, and of the codes those of
-  /// `window_of`; writes every byte of `out`, padding included. The same bytes whichever way the
-  /// units are dealt out.
+  /// How many numbers are kept of an expert between two of its tensors: what making `kept_from` of
+  /// a tensor writes, making that tensor reads, instead of its source once more.
+  virtual std::uint64_t kept_numbers() const noexcept { return 0; }
+  virtual std::optional<std::size_t> kept_from(std::size_t /*tensor_idx*/) const noexcept {
+    return std::nullopt;
+  }
+
+  /// Reads only what the tensor needs, and of the codes those of `window_of`; writes every byte of
+  /// `out`, padding included. The same bytes whichever way the units are dealt out.
   ///
-  /// Shapes: out [n * unit_bytes].
+  /// Shapes: out [n * unit_bytes], kept [kept_numbers()].
   /// Memory: none but the stack.
-  virtual void make(std::size_t tensor_idx, std::uint64_t expert_idx, std::uint64_t first_unit,
-                    const ExpertSource& source, const LayerScalars& scalars,
-                    std::span<std::byte> out) const noexcept = 0;
+  virtual void make(const MakeRequest& request, std::span<std::byte> out) const noexcept = 0;
 
   /// Whether a tensor may hold less than the checkpoint has: whether `count_losses` may count.
   virtual bool may_lose(std::size_t /*tensor_idx*/) const noexcept { return false; }
