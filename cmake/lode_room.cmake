@@ -58,6 +58,8 @@ function(lode_test name)
   target_compile_options(${name} PRIVATE -O1)  # a fifth less to wait for; what is tested has its own
   target_compile_definitions(${name} PRIVATE LODE_GOLDEN_DIR="${PROJECT_SOURCE_DIR}/tests/golden"
                                              LODE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  list(LENGTH ARGN num_files)
+  lode_precompile(${name} ${num_files} <gmock/gmock.h> <gtest/gtest.h> ${LODE_COMMON_HEADERS})
   add_test(NAME ${name} COMMAND ${name})
 endfunction()
 
@@ -94,6 +96,15 @@ function(lode_room name)
   lode_rooms_included(rooms ${sources} ${headers})
   lode_link_rooms(lode_${name} PUBLIC ${rooms})
   set_property(GLOBAL APPEND PROPERTY LODE_ROOMS ${name})
+  # Files of kernels have instruction sets of their own, which no precompiled header can serve.
+  if(base IN_LIST rooms AND NOT name STREQUAL kernels)
+    list(LENGTH sources num_files)
+    set(own "")
+    if(name STREQUAL cli)
+      set(own <CLI/CLI.hpp>)
+    endif()
+    lode_precompile(lode_${name} ${num_files} ${LODE_COMMON_HEADERS} ${own})
+  endif()
 
   if(LODE_DEVELOPER AND tests)
     lode_test(${name}_test ${tests})

@@ -8,7 +8,9 @@ if(NOT CMAKE_BUILD_TYPE)
 endif()
 find_program(LODE_CCACHE ccache)
 if(LODE_CCACHE)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${LODE_CCACHE})
+  # What it must overlook to keep what was made with precompiled headers, whose contents it compares.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros
+                                  ${LODE_CCACHE})
 endif()
 
 # Strict floating point everywhere: no contraction that an ISA could choose differently.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Prints "PASSED FAILED SKIPPED" of one run, then a line with the name of each skipped test.
 
-count_tests.py FILE: GoogleTest's JSON, ctest's JUnit XML, or the log of Python's unittest. A file that
+count_tests.py FILES: of each part of it GoogleTest's JSON, ctest's JUnit XML, or the log of Python's unittest. A file that
 is missing or cut off is one failure: the program died before it could say."""
 import json
 import pathlib
@@ -43,6 +43,7 @@ def count(path):
 
 
 if __name__ == "__main__":
-    passed, failed, skipped = count(pathlib.Path(sys.argv[1]))
-    print(passed, failed, len(skipped))
-    print("\n".join(skipped))
+    parts = [count(pathlib.Path(path)) for path in sys.argv[1:]]
+    names = [name for _, _, skipped in parts for name in skipped]
+    print(sum(passed for passed, _, _ in parts), sum(failed for _, failed, _ in parts), len(names))
+    print("\n".join(names))

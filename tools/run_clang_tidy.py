@@ -20,11 +20,22 @@ TIDY = "clang-tidy-14"
 FINDING = re.compile(r"(?m)^(?=\S+:\d+:\d+: (?:error|warning):)")
 
 
+PRECOMPILED = re.compile(r" -Winvalid-pch| -include \S+cmake_pch\.hxx")
+
+
 def entries(build, everything):
-    """The compile commands of our own files, each file once."""
+    """The compile commands of our own files, each file once, and in BUILD_DIR/tidy for clang-tidy: which cannot read what
+    g++ has precompiled."""
     seen = {}
-    for entry in json.loads((build / "compile_commands.json").read_text()):
-        path = pathlib.Path(entry["file"]).relative_to(cpp_text.ROOT)
+    commands = json.loads((build / "compile_commands.json").read_text())
+    for entry in commands:
+        entry["command"] = PRECOMPILED.sub("", entry["command"])
+    (build / "tidy" / "compile_commands.json").write_text(json.dumps(commands))
+    for entry in commands:
+        path = pathlib.Path(entry["file"])
+        if not path.is_relative_to(cpp_text.ROOT) or path.name.startswith("cmake_pch"):
+            continue
+        path = path.relative_to(cpp_text.ROOT)
         if everything or (path.parts[0] == "lode" and not re.search(r"_(test|bench)$", path.stem)):
             seen.setdefault(str(path), entry)
     return seen
@@ -53,7 +64,7 @@ def tidy(build, path, entry, config):
     passed = stamp(build, path, entry, config)
     if passed.exists():
         return ""
-    run = subprocess.run([TIDY, "--quiet", "-p", str(build), "--extra-arg=-Wno-unknown-warning-option", path],
+    run = subprocess.run([TIDY, "--quiet", "-p", str(build / "tidy"), "--extra-arg=-Wno-unknown-warning-option", path],
                          cwd=cpp_text.ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                          check=False)
     if run.returncode == 0 and "warning:" not in run.stdout and "error:" not in run.stdout:

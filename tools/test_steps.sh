@@ -48,11 +48,11 @@ step() {  # name command...
   return "$status"
 }
 
-# count NAME START LOG REPORT STATUS: adds what a runner wrote into REPORT. A runner that fails without a
-# failing test has failed all the same (a sanitizer's exit, a crash after the report).
+# count NAME START LOG STATUS REPORTS...: adds what runners wrote into their reports. A runner that fails without
+# a failing test has failed all the same (a sanitizer's exit, a crash after the report).
 count() {
-  local name=$1 start=$2 log=$3 status=$5 p f s names
-  { read -r p f s; mapfile -t names; } < <(python3 tools/count_tests.py "$4")
+  local name=$1 start=$2 log=$3 status=$4 p f s names
+  { read -r p f s; mapfile -t names; } < <(python3 tools/count_tests.py "${@:5}")
   if [ "$status" != 0 ] && [ "$f" = 0 ]; then f=1; fi
   if [ "$status" = 0 ] && [ "$((p + f + s))" = 0 ]; then
     echo "no test was run" >>"$log"
@@ -63,14 +63,21 @@ count() {
   report "$name" "$start" "$f" "$log" "$p passed, $f failed, $s skipped"
 }
 
+# Each program runs twice at once, each time half of its tests: most have one thread.
 gtests() {  # BUILD[@label] programs...
-  local label=$1 build=build/${1%@*} program
+  local label=$1 build=build/${1%@*} program half
   shift
   for program in "$@"; do
-    local start=$SECONDS status=0 stem="build/logs/$label-$program"
-    rm -f "$stem.json"
-    "$build/$program" --gtest_brief=1 --gtest_output="json:$stem.json" >"$stem.log" 2>&1 </dev/null || status=$?
-    count "$label $program" "$start" "$stem.log" "$stem.json" "$status"
+    local start=$SECONDS status=0 stem="build/logs/$label-$program" runs=()
+    rm -f "$stem".[01].json
+    for half in 0 1; do
+      GTEST_TOTAL_SHARDS=2 GTEST_SHARD_INDEX=$half "$build/$program" --gtest_brief=1 \
+        --gtest_output="json:$stem.$half.json" >"$stem.$half.log" 2>&1 </dev/null &
+      runs+=($!)
+    done
+    for half in 0 1; do wait "${runs[$half]}" || status=$?; done
+    cat "$stem".[01].log >"$stem.log"
+    count "$label $program" "$start" "$stem.log" "$status" "$stem".[01].json
   done
 }
 
@@ -79,13 +86,13 @@ ctests() {  # name preset ctest's selection...
   rm -f "$stem.xml"
   ctest --test-dir "build/$2" "${@:3}" -j 2 --output-on-failure --output-junit "$stem.xml" >"$stem.log" 2>&1 ||
     status=$?
-  count "$1" "$start" "$stem.log" "$stem.xml" "$status"
+  count "$1" "$start" "$stem.log" "$status" "$stem.xml"
 }
 
 unittests() {  # name folder
   local start=$SECONDS status=0 log=build/logs/$1.log
   python3 -m unittest discover -s "$2" -p '*_test.py' >"$log" 2>&1 </dev/null || status=$?
-  count "$1" "$start" "$log" "$log" "$status"
+  count "$1" "$start" "$log" "$status" "$log"
 }
 
 # The GoogleTest programs of a build, from what it says itself, not from what lies there.
