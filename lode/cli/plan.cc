@@ -141,7 +141,8 @@ Status plan_preparation(const ModelOptions& options, const PlanOptions& how) {
                  .wanted = "the plan of a run, which is for --target cpu",
                  .found = "--target " + how.target.target};
   }
-  LODE_TRY(const engine::Settings settings, settings_of(options));
+  LODE_TRY(engine::Settings settings, settings_of(options));
+  LODE_TRY(settings.scratch, scratch_of(how.target));
   LODE_TRY(const memory::MachineMemory machine, machine_to_plan_for(how.machine));
   return plan_target(options.folder, {settings, machine, how.target, how.json});
 }

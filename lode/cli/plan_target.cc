@@ -120,7 +120,8 @@ std::string way_table(const std::vector<Run>& runs) {
     const TargetStage& stage = *run.first;
     if (stage.engines.empty()) continue;
     table.add({run.name(), "", "", "", "", ""});
-    table.add({"  lode prepare", "", "an expert or two as stored, and units that are made",
+    table.add({"  lode prepare", "",
+               "an expert or two as stored, or windows of one, and units that are made",
                fmt::format("{}", stage.transient_bytes), human_bytes(stage.transient_bytes), "1"});
     for (const EngineWay& way : stage.engines) {
       table.add({fmt::format("  {}", way.name), std::string(way.when), std::string(way.formula),
@@ -141,10 +142,10 @@ std::string memory_text(const View& view) {
   text +=
       fmt::format("throughout {} of them: program, index and tables\n", exact(view.kept_bytes()));
   text +=
-      "          an expert or two and units of fixed sizes: with less --memory nothing begins, "
-      "with "
-      "more nothing\n          changes; --export, which copies all else, may begin with "
-      "less\n";
+      "          an expert or two, or windows of larger ones, and units of fixed sizes: with less "
+      "--memory nothing\n          begins, with more nothing changes; a smaller --scratch needs "
+      "less, "
+      "and --export, which copies all\n          else, may begin with less\n";
   text +=
       fmt::format("budget    {} from {}: {}\n", exact(run.budget.limit_bytes), run.budget.source,
                   run.peak_bytes() <= run.budget.limit_bytes ? "fits" : "does not fit");

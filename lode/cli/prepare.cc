@@ -40,6 +40,7 @@ Result<engine::Settings> settings_of(const PrepareOptions& options) {
   LODE_TRY(settings.memory_bytes, memory_of(options.memory));
   settings.load.workers = options.load_workers;
   LODE_TRY(settings.load.io, io::parse_io_kind(options.io));
+  LODE_TRY(settings.scratch, scratch_of(options.target));
   if (options.dense == "int8") settings.load.dense = loader::DenseFormat::kInt8;
   return settings;
 }
@@ -170,10 +171,10 @@ Status prepare(const PrepareOptions& options) {
                                              .strict = options.strict}}));
   const bool looks_again = options.strict && !options.target.is_cpu();
   if (run.preparation->is_finished() && !looks_again) {
-    write_standard_error(
-        fmt::format("{} is prepared already, from this checkpoint and with these "
-                    "settings: nothing to do\n",
-                    options.out));
+    write_standard_error(fmt::format(
+        "{} is prepared already, from this checkpoint and with these "
+        "settings: nothing to do{}\n",
+        options.out, options.receipt.empty() ? "" : ", and no receipt of it is written"));
     return {};
   }
   if (run.preparation->done_bytes() > 0) {

@@ -206,5 +206,13 @@ TEST_F(PreparedCommands, IsNoSourceToPrepareFrom) {
   EXPECT_EQ(lode({"prepare", out_, temp("again")}).status, 2);
 }
 
+TEST_F(PreparedCommands, AFinishedFolderHasNothingToWriteAReceiptOf) {
+  const std::string receipt = temp("of-nothing.json");
+  const Answer again = lode({"prepare", kStory, out_, "--receipt", receipt});
+  EXPECT_EQ(again.status, 0);
+  EXPECT_THAT(again.err, ::testing::HasSubstr("nothing to do, and no receipt of it is written"));
+  EXPECT_FALSE(std::filesystem::exists(receipt));
+}
+
 }  // namespace
 }  // namespace lode::cli

@@ -199,5 +199,30 @@ TEST(TargetCommands, PlanOfARankIsThatOfARun) {
   EXPECT_EQ(lode({"plan", kStory, "--ranks", "2", "--expert-map", "nowhere.json"}).status, 6);
 }
 
+// Experts of the story model are a few KiB: with a byte of scratch each unit is made of a window of
+// its own.
+TEST(TargetCommands, PrepareMakesTheSameBytesWithLittleScratch) {
+  for (const std::string target : {"marlin", "flashinfer-trtllm"}) {
+    const std::string usual = temp("usual-" + target), little = temp("little-" + target);
+    ASSERT_EQ(lode({"prepare", kStory, usual, "--target", target}).status, 0);
+    ASSERT_EQ(lode({"prepare", kStory, little, "--target", target, "--scratch", "1"}).status, 0);
+    const std::string name = "/weights-00000.bin";
+    EXPECT_EQ(text_of(little + name), text_of(usual + name)) << target;
+  }
+}
+
+TEST(TargetCommands, ScratchIsASizeOfAPreparation) {
+  for (const std::string wrong : {"0", "65MiB", "much", "-1"}) {
+    const Answer answer =
+        lode({"prepare", kStory, temp("no-scratch"), "--target", "marlin", "--scratch", wrong});
+    EXPECT_EQ(answer.status, 2) << wrong;
+    EXPECT_THAT(answer.err, HasSubstr("--scratch")) << wrong;
+  }
+  const Answer answer = lode({"prepare", kStory, temp("no-scratch"), "--scratch", "1MiB"});
+  EXPECT_EQ(answer.status, 2);
+  EXPECT_THAT(answer.err, HasSubstr("--scratch"));
+  EXPECT_FALSE(std::filesystem::exists(temp("no-scratch")));
+}
+
 }  // namespace
 }  // namespace lode::cli

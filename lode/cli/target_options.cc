@@ -3,6 +3,8 @@
 #include <charconv>
 #include <vector>
 
+#include "lode/base/bytes.h"
+#include "lode/base/fmt.h"
 #include "lode/engine/prepare_run.h"
 #include "lode/targets/target.h"
 
@@ -43,6 +45,7 @@ Status check_cpu(const TargetOptions& options) {
                             : !options.online.empty()     ? "--online"
                             : options.fp8_activations     ? "--fp8-activations"
                             : options.flashinfer != "0.7" ? "--flashinfer"
+                            : !options.scratch.empty()    ? "--scratch"
                                                           : nullptr;
   if (!options.is_cpu() || thing == nullptr) return {};
   return Error{.code = Code::kUsage,
@@ -87,6 +90,11 @@ void add_target_options(CLI::App* command, TargetOptions& options) {
       ->add_option("--online", options.online,
                    "What BF16 and F16 experts become on the way to a GPU engine")
       ->check(CLI::IsMember({"fp8-tensor", "fp8-channel", "fp8-block", "mxfp8", "mxfp4", "nvfp4"}));
+  command->add_option(
+      "--scratch", options.scratch,
+      "Hold at most so much of an expert at once, such as 8MiB; larger ones are read in "
+      "windows, and units of a tensor need what they need. Default: an expert of up to "
+      "32 MiB, or windows of 24 MiB. The result is the same");
 }
 
 Result<loader::EngineChoice> choice_of(const TargetOptions& options, std::uint32_t num_experts) {
@@ -104,6 +112,19 @@ Result<loader::EngineChoice> choice_of(const TargetOptions& options, std::uint32
   }
   LODE_TRY_STATUS(check_cpu(options));
   return choice;
+}
+
+Result<loader::ExpertScratch> scratch_of(const TargetOptions& options) {
+  if (options.scratch.empty()) return loader::ExpertScratch{};
+  constexpr std::uint64_t kMost = 64 * kMiB;
+  auto bytes = parse_bytes(options.scratch);
+  if (bytes && *bytes > 0 && *bytes <= kMost) {
+    return loader::ExpertScratch{.whole_bytes = *bytes, .window_bytes = *bytes};
+  }
+  return Error{.code = Code::kUsage,
+               .thing = "--scratch",
+               .wanted = fmt::format("a size from 1 byte to {}", human_bytes(kMost)),
+               .found = options.scratch};
 }
 
 }  // namespace lode::cli

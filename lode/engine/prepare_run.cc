@@ -35,7 +35,7 @@ Result<PrepareRun> begin_run(const Source& source, const Settings& settings,
   run.load = std::make_unique<loader::LoadPlan>(std::move(load));
   if (!choice.is_cpu()) {
     LODE_TRY(loader::EnginePlan engine,
-             loader::plan_engine(source.binding, choice, settings.load.workers));
+             loader::plan_engine(source.binding, choice, settings.load.workers, settings.scratch));
     run.engine = std::make_unique<loader::EnginePlan>(std::move(engine));
   }
   return run;
@@ -70,7 +70,8 @@ Status check_fits(const PrepareRun& run) {
                                                 : "whatever the model's size"),
                .found = fmt::format("{} bytes ({}) from {}", run.budget.limit_bytes,
                                     human_bytes(run.budget.limit_bytes), run.budget.source),
-               .hint = fmt::format("--memory {} fits", peak)};
+               .hint = fmt::format("--memory {} fits{}", peak,
+                                   run.engine ? "; a smaller --scratch needs less" : "")};
 }
 
 Result<PrepareRun> plan_prepare(const Source& source, const Settings& settings,

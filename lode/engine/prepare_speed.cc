@@ -12,6 +12,7 @@
 #include "lode/layout/marlin_repack.h"
 #include "lode/layout/row_shuffle.h"
 #include "lode/memory/buffer.h"
+#include "lode/memory/carver.h"
 #include "lode/parallel/thread_pool.h"
 #include "lode/targets/prepare_layer.h"
 #include "lode/tensor/tensor.h"
@@ -69,6 +70,9 @@ struct Job {
 
   std::uint64_t bytes() const { return preparer->tensors()[tensor_idx].bytes(shape.num_experts); }
   std::uint64_t num_kept() const { return shape.num_experts * preparer->kept_numbers(); }
+  std::uint64_t kept_bytes() const {
+    return align_up(num_kept() * sizeof(float), memory::Carver::kLineBytes);
+  }
   /// Of the largest part of an expert, for all experts: what every part is read from.
   std::uint64_t source_bytes() const {
     std::uint64_t largest = 0;
@@ -233,7 +237,7 @@ std::uint64_t Measurement::needed_bytes() const {
   for (const Job& job : jobs_) {
     source = std::max(source, job.source_bytes());
     result = std::max(result, job.bytes());
-    kept = std::max(kept, job.num_kept() * sizeof(float));
+    kept = std::max(kept, job.kept_bytes());
   }
   std::uint64_t most = jobs_.empty() ? 0 : held(source) + 2 * held(result) + held(kept);
   if (in_place(8)) {
@@ -264,13 +268,10 @@ Status Measurement::run_job(const Job& job) {
   }
   LODE_TRY(memory::Buffer out, buffer(job.bytes()));
   LODE_TRY(memory::Buffer other, buffer(job.bytes()));
-  const std::uint64_t num_kept = job.num_kept();
-  LODE_TRY(memory::Buffer kept, buffer(num_kept * sizeof(float)));
-  return rounds(
-      {.name = job.name, .bytes = job.bytes(), .times_us = {}, .copies_us = {}}, out.bytes(),
-      other.mutate(), [&] {
-        make(job, {reinterpret_cast<float*>(kept.mutate().data()), num_kept}, out.mutate());
-      });
+  LODE_TRY(memory::Buffer kept, buffer(job.kept_bytes()));
+  const auto numbers = memory::Carver(kept.mutate()).take<float>(job.num_kept());
+  return rounds({.name = job.name, .bytes = job.bytes(), .times_us = {}, .copies_us = {}},
+                out.bytes(), other.mutate(), [&] { make(job, numbers, out.mutate()); });
 }
 
 void Measurement::make(const Job& job, std::span<float> kept, std::span<std::byte> out) {

@@ -9,6 +9,7 @@
 #include "lode/engine/ranks.h"
 #include "lode/engine/source.h"
 #include "lode/eplb/rebalancer.h"
+#include "lode/loader/engine_plan.h"
 #include "lode/loader/plan.h"
 #include "lode/memory/budget.h"
 #include "lode/memory/ledger.h"
@@ -28,6 +29,7 @@ struct Settings {
   std::uint32_t chunk_tokens = 256;        // rows of one pass at most
   std::uint32_t logits_rows = 1;           // positions whose logits are kept at once
   loader::LoadPolicy load{};
+  loader::ExpertScratch scratch{};  // of preparations for GPU engines
   // Of a prepared checkpoint, which is what it was made to be: `load` can change nothing about it,
   // and a load.dense that was named must be what it has.
   prepared::StartPolicy start{};

@@ -156,6 +156,25 @@ TEST(QuantiseOnline, StripsOfRowsGiveTheWhole) {
   }
 }
 
+TEST(QuantiseOnline, PartsOfRowsUnderKnownScalesGiveTheWhole) {
+  constexpr std::uint64_t kRows = 8, kWhole = 224, kFirst = 64, kPart = 96;
+  const Bytes bytes = matrix(kRows, kWhole, Format::kBf16);
+  const OnlineRows rows = rows_over(bytes, kRows, kWhole, Format::kBf16);
+  for (const OnlineScheme scheme : {OnlineScheme::kRowFp8, OnlineScheme::kRowInt8}) {
+    Got whole = quantised(scheme, rows, {kRows, kWhole});
+    OnlineRows part = rows;
+    part.first += kFirst * 2;
+    part.k = kPart;
+    Bytes codes(kRows * kPart);
+    encode_scaled_rows(scheme, part, {kRows, kPart, codes, whole.scales});
+    for (std::uint64_t row = 0; row < kRows; ++row) {
+      const auto wanted = std::span(whole.codes).subspan(row * kWhole + kFirst, kPart);
+      EXPECT_TRUE(std::ranges::equal(wanted, std::span(codes).subspan(row * kPart, kPart)))
+          << info(scheme).name << " row " << row;
+    }
+  }
+}
+
 TEST(QuantiseOnline, RowsFarApartGiveWhatRowsSideBySideGive) {
   const Bytes bytes = matrix(8, 96, Format::kBf16);
   const OnlineRows apart{bytes.data() + 32, 192, 8, 64, Format::kBf16};

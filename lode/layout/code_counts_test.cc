@@ -22,6 +22,28 @@ TEST(CodeCounts, CountEachByteOfEachHalfWhereverItsRowsLie) {
   EXPECT_EQ(std::accumulate(counts.of[1].begin(), counts.of[1].end(), 0U), 5U);
 }
 
+// Rows 1 and 2 of the first half, row 0 of the second, bytes 1 and 2 of each.
+TEST(CodeCounts, CountWhatIsInMemoryOfAMatrix) {
+  const std::vector<std::byte> bytes{std::byte{1}, std::byte{2}, std::byte{3},
+                                     std::byte{4}, std::byte{1}, std::byte{1}};
+  MatrixRows rows;
+  rows.num_halves = 2;
+  rows.half_rows = 3;
+  rows.row_bytes = 4;
+  rows.bytes = {1, 3};
+  rows.halves[0] = {bytes.data(), 2, {1, 3}};
+  rows.halves[1] = {bytes.data() + 4, 2, {0, 1}};
+  const CodeCounts counts = count_codes(rows);
+  CodeCounts wanted;
+  wanted.of[0][1] = wanted.of[0][2] = wanted.of[0][3] = wanted.of[0][4] = 1;
+  wanted.of[1][1] = 2;
+  EXPECT_EQ(counts, wanted);
+  EXPECT_EQ(rows.row({0, 2})[2], std::byte{4});
+  EXPECT_EQ(rows.row_here({0, 1}).size(), 2U);
+  EXPECT_EQ(rows.row_here({0, 1})[0], std::byte{1});
+  EXPECT_TRUE(rows.row({0, 3}).empty());
+}
+
 TEST(CodeCounts, CountNothingInAHalfThatIsNotThere) {
   const std::vector<std::byte> bytes(64, std::byte{3});
   const CodeCounts counts = count_codes(rows_of(bytes, 1, 64));

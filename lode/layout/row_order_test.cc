@@ -56,5 +56,20 @@ TEST(RowOrder, IsUndoneByThePositionOfEachRow) {
   }
 }
 
+TEST(RowsWithin, AreTheRowsOfAPieceOfTheOrder) {
+  const auto rows = [](const RowOrder& order, std::uint64_t first, std::uint64_t end) {
+    return rows_within(order, first, end);
+  };
+  using Halves = std::array<Range, 2>;
+  const RowOrder then{2, 64, GateUpOrder::kUpThenGate};
+  EXPECT_EQ(rows(then, 10, 20), (Halves{Range{0, 0}, Range{10, 20}}));
+  EXPECT_EQ(rows(then, 60, 70), (Halves{Range{0, 6}, Range{60, 64}}));
+  EXPECT_EQ(rows({2, 64, GateUpOrder::kGateUpInTurn}, 10, 20),
+            (Halves{Range{5, 10}, Range{5, 10}}));
+  // Position 1 of a block of 32 holds row 4.
+  EXPECT_EQ(rows({1, 64, {}, RowShuffle::kBy32}, 32, 34), (Halves{Range{32, 37}, Range{0, 0}}));
+  EXPECT_EQ(rows(then, 120, 400), (Halves{Range{56, 64}, Range{0, 0}}));
+}
+
 }  // namespace
 }  // namespace lode::layout

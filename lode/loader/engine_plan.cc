@@ -33,11 +33,11 @@ std::vector<std::uint32_t> all_experts(std::size_t num_experts) {
   return experts;
 }
 
-// Decides how the tensors of a layer are made of its experts, and what that takes.
-class LayerReading {
+// Decides how a layer's experts are read for its tensors, and what that takes.
+class ReadingPlanner {
  public:
-  LayerReading(const std::vector<ExpertSource>& experts, EngineBankPlan& bank,
-               const ExpertScratch& scratch)
+  ReadingPlanner(const std::vector<ExpertSource>& experts, EngineBankPlan& bank,
+                 const ExpertScratch& scratch)
       : experts_(experts), bank_(bank), refiner_(bank.preparer->refiner()), scratch_(scratch) {}
 
   void decide() {
@@ -67,7 +67,6 @@ class LayerReading {
     std::uint64_t slot_bytes = 0;
     std::uint64_t refined_bytes = 0;
 
-    std::uint64_t total() const { return slot_bytes + refined_bytes; }
     void add(const Cost& other) {
       slot_bytes = std::max(slot_bytes, other.slot_bytes);
       refined_bytes = std::max(refined_bytes, other.refined_bytes);
@@ -210,7 +209,7 @@ std::uint64_t EnginePlan::padding_bytes() const noexcept {
 }
 
 std::uint64_t EnginePlan::staging_bytes() const noexcept {
-  return slots_bytes() + refined_bytes + kept_numbers * sizeof(float) + engine_output_bytes(*this);
+  return slots_bytes() + refined_bytes + kept_bytes() + engine_output_bytes(*this);
 }
 
 Result<EnginePlan> plan_engine(const Binding& binding, const EngineChoice& choice,
@@ -232,7 +231,7 @@ Result<EnginePlan> plan_engine(const Binding& binding, const EngineChoice& choic
         *shape, choice, choice.experts.empty() ? all_experts(experts.size()) : choice.experts);
     if (!bank) return at(place, std::move(bank).error());
     bank->layer = layer;
-    LayerReading reading(experts, *bank, scratch);
+    ReadingPlanner reading(experts, *bank, scratch);
     reading.decide();
     plan.slot_bytes =
         std::max(plan.slot_bytes, align_up(reading.largest_slot_bytes, io::kBlockBytes));

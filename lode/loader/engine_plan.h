@@ -9,6 +9,7 @@
 #include "lode/base/bytes.h"
 #include "lode/base/result.h"
 #include "lode/loader/binding.h"
+#include "lode/memory/carver.h"
 #include "lode/targets/target.h"
 
 namespace lode::loader {
@@ -90,6 +91,10 @@ struct EnginePlan {
   /// Of the reader, all of it.
   std::uint64_t slots_bytes() const noexcept {
     return std::max(num_slots * slot_bytes, window_bytes);
+  }
+  /// As a Carver lays them out.
+  std::uint64_t kept_bytes() const noexcept {
+    return align_up(kept_numbers * sizeof(float), memory::Carver::kLineBytes);
   }
   /// Beside the output: slots, and what is being made.
   std::uint64_t staging_bytes() const noexcept;

@@ -9,9 +9,11 @@
 #include "lode/loader/expert_numbers.h"
 #include "lode/loader/expert_reader.h"
 #include "lode/loader/layer_scalars.h"
+#include "lode/loader/loss_check.h"
 #include "lode/loader/outlet.h"
 #include "lode/loader/stage_guard.h"
 #include "lode/memory/buffer.h"
+#include "lode/memory/carver.h"
 #include "lode/parallel/thread_pool.h"
 #include "lode/targets/refiner.h"
 
@@ -41,11 +43,6 @@ void add_staging(TagBytes& held, std::uint64_t bytes) {
 
 constexpr std::string_view kLookStage = "a look at what was made";
 
-std::span<float> numbers_of(memory::Buffer& buffer) {
-  const std::span<std::byte> bytes = buffer.mutate();
-  return {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)};
-}
-
 bool looks_back(const EngineStart& start) { return start.is_strict && start.bank_idx > 0; }
 
 // Memory and threads of one stream.
@@ -74,6 +71,8 @@ class EngineStream {
     std::uint64_t num_units = 0;  // none of a window that only gives scales
     targets::SourceWindow window{};
     bool scales_are_known = false;
+    bool ends_expert = false;  // the last of its expert
+    bool counts_losses = true;
   };
 
   void begin_progress();
@@ -90,7 +89,8 @@ class EngineStream {
   // Does something with the experts in `range` of a tensor, part by part: with numbers that were
   // looked at.
   using Take = parallel::FunctionRef<Status(const Part& part, const targets::ExpertSource& source)>;
-  Status for_parts(std::size_t tensor_idx, const Range& range, Take take);
+  enum class Losses : std::uint8_t { kCount, kLeave };
+  Status for_parts(std::size_t tensor_idx, const Range& range, Losses losses, Take take);
   std::vector<Part> parts_of(std::size_t tensor_idx, std::uint64_t expert_idx) const;
   Status take_part(const Part& part, const targets::ExpertSource& source, Take take);
   NumberOrigin origin_of(const Part& part) const {
@@ -98,7 +98,7 @@ class EngineStream {
             parts_.index};
   }
   Result<targets::ExpertSource> look_at(const Part& part, const targets::ExpertSource& source);
-  Status count_losses(const targets::LossRequest& request);
+  Status count_losses(const Part& part, const targets::LossRequest& request);
   Status keep_again(std::size_t tensor_idx, std::uint64_t first_expert);
   std::span<float> kept_of(std::uint64_t expert_idx) const {
     const std::uint64_t count = bank_->preparer->kept_numbers();
@@ -125,7 +125,8 @@ class EngineStream {
   // Of the bank that is being made:
   const EngineBankPlan* bank_ = nullptr;
   targets::LayerScalars scalars_;
-  std::uint64_t at_bytes_ = 0;  // made up to here
+  targets::LossCounts expert_losses_;  // of the windows of an expert until now
+  std::uint64_t at_bytes_ = 0;         // made up to here
   // Of each tensor, the first expert whose part was made by this stream from its beginning on.
   std::vector<std::uint64_t> first_made_;
 };
@@ -142,9 +143,8 @@ Result<Transient> EngineStream::make_transient() {
                                                     plan_.refined_bytes, "an expert, quantised"));
   }
   if (plan_.kept_numbers > 0) {
-    LODE_TRY(transient.kept,
-             memory::make_buffer(parts_.ledger, Tag::kStaging, plan_.kept_numbers * sizeof(float),
-                                 "numbers that are kept of a layer's experts"));
+    LODE_TRY(transient.kept, memory::make_buffer(parts_.ledger, Tag::kStaging, plan_.kept_bytes(),
+                                                 "numbers that are kept of a layer's experts"));
   }
   LODE_TRY(transient.stacks, parts_.ledger.reserve(Tag::kScratch, stack_bytes(plan_),
                                                    "stacks of the preparing threads"));
@@ -165,7 +165,9 @@ Status EngineStream::begin() {
   reader_.emplace(parts_.engine, transient_->slots.mutate());
   outlet_.emplace(parts_.sink, transient_->output.mutate());
   if (transient_->refined) refined_ = transient_->refined->mutate();
-  if (transient_->kept) kept_ = numbers_of(*transient_->kept);
+  if (transient_->kept) {
+    kept_ = memory::Carver(transient_->kept->mutate()).take<float>(plan_.kept_numbers);
+  }
   return outlet_->start();
 }
 
@@ -228,7 +230,7 @@ Status EngineStream::run_bank(const EngineBankPlan& bank, std::uint64_t start_by
 
 // The first experts of a tensor that an earlier stream has made.
 Status EngineStream::look_at_tensor(std::size_t tensor_idx, std::uint64_t num_experts) {
-  return for_parts(tensor_idx, {0, num_experts},
+  return for_parts(tensor_idx, {0, num_experts}, Losses::kCount,
                    [](const Part&, const targets::ExpertSource&) { return Status(); });
 }
 
@@ -259,7 +261,7 @@ std::vector<EngineStream::Part> EngineStream::parts_of(std::size_t tensor_idx,
                                                        std::uint64_t expert_idx) const {
   const targets::EngineTensor& tensor = bank_->tensors()[tensor_idx];
   const TensorWindows& windows = bank_->windows[tensor_idx];
-  if (windows.is_whole()) return {{tensor_idx, expert_idx, 0, tensor.units(), {}, false}};
+  if (windows.is_whole()) return {{tensor_idx, expert_idx, 0, tensor.units(), {}, false, true}};
   std::vector<Part> parts;
   const std::uint64_t rows = tensor.needs.gate_up ? bank_->shape.intermediate : bank_->shape.hidden;
   for (std::uint64_t row = 0; windows.scale_rows > 0 && row < rows; row += windows.scale_rows) {
@@ -268,6 +270,7 @@ std::vector<EngineStream::Part> EngineStream::parts_of(std::size_t tensor_idx,
   }
   if (windows.units == 0) {  // nothing but scales, which are known when the last window is through
     parts.back().num_units = tensor.units();
+    parts.back().ends_expert = true;
     return parts;
   }
   for (std::uint64_t unit = 0; unit < tensor.units(); unit += windows.units) {
@@ -275,16 +278,21 @@ std::vector<EngineStream::Part> EngineStream::parts_of(std::size_t tensor_idx,
     parts.push_back({tensor_idx, expert_idx, unit, count,
                      bank_->preparer->window_of(tensor_idx, unit, count), windows.scale_rows > 0});
   }
+  parts.back().ends_expert = true;
   return parts;
 }
 
-Status EngineStream::for_parts(std::size_t tensor_idx, const Range& range, Take take) {
+Status EngineStream::for_parts(std::size_t tensor_idx, const Range& range, Losses losses,
+                               Take take) {
   if (range.size() == 0) return {};
   std::vector<Part> parts;
   for (std::uint64_t expert = range.begin; expert < range.end; ++expert) {
-    for (Part& part : parts_of(tensor_idx, expert)) parts.push_back(std::move(part));
+    const std::vector<Part> of_expert = parts_of(tensor_idx, expert);
+    parts.insert(parts.end(), of_expert.begin(), of_expert.end());
   }
+  for (Part& part : parts) part.counts_losses = losses == Losses::kCount;
   std::vector<WantedExpert> wanted;
+  wanted.reserve(parts.size());
   for (const Part& part : parts) {
     wanted.push_back(
         {bank_->experts[part.expert_idx], bank_->tensors()[tensor_idx].needs, part.window});
@@ -321,7 +329,7 @@ Status EngineStream::take_part(const Part& part, const targets::ExpertSource& so
 Status EngineStream::keep_again(std::size_t tensor_idx, std::uint64_t first_expert) {
   const auto from = bank_->preparer->kept_from(tensor_idx);
   if (!from) return {};
-  return for_parts(*from, {first_expert, first_made_[*from]},
+  return for_parts(*from, {first_expert, first_made_[*from]}, Losses::kLeave,
                    [this](const Part& part, const targets::ExpertSource& source) -> Status {
                      const std::uint64_t unit_bytes = bank_->tensors()[part.tensor_idx].unit_bytes;
                      const std::uint64_t at_once = units_at_once(part.tensor_idx);
@@ -347,7 +355,7 @@ Status EngineStream::make_tensor(std::size_t tensor_idx) {
   if (parts_.start.is_strict && bank_->preparer->may_lose(tensor_idx)) {
     LODE_TRY_STATUS(look_at_tensor(tensor_idx, std::min(first, num_experts)));
   }
-  return for_parts(tensor_idx, {first, num_experts},
+  return for_parts(tensor_idx, {first, num_experts}, Losses::kCount,
                    [this](const Part& part, const targets::ExpertSource& source) {
                      return make_part(part, source);
                    });
@@ -362,42 +370,32 @@ Result<targets::ExpertSource> EngineStream::look_at(const Part& part,
         {part.tensor_idx, part.expert_idx, part.window, source, scalars_, part.scales_are_known},
         refined_, &pool_);
     if (!refined) return with_origin(refined.error(), source, origin_of(part));
-    LODE_TRY_STATUS(
-        count_losses({part.tensor_idx, part.expert_idx, *refined, scalars_, nullptr, &pool_}));
+    LODE_TRY_STATUS(count_losses(
+        part, {part.tensor_idx, part.expert_idx, *refined, scalars_, nullptr, &pool_}));
     return *refined;
   }
   const auto codes = check_block_scales(source, bank_->shape.encoding.scale, &pool_);
   if (!codes) return with_origin(codes.error(), source, origin_of(part));
-  LODE_TRY_STATUS(count_losses(
-      {part.tensor_idx, part.expert_idx, source, scalars_, *codes ? &**codes : nullptr, &pool_}));
+  const layout::CodeCounts* const counted = *codes ? &**codes : nullptr;
+  LODE_TRY_STATUS(
+      count_losses(part, {part.tensor_idx, part.expert_idx, source, scalars_, counted, &pool_}));
   return source;
 }
 
-Status EngineStream::count_losses(const targets::LossRequest& request) {
-  if (!bank_->preparer->may_lose(request.tensor_idx)) return {};
-  targets::LossCounts counts;
-  bank_->preparer->count_losses(request, counts);
+// Of an expert that comes in windows all losses are counted before any is refused: what is told
+// does not depend on how it comes.
+Status EngineStream::count_losses(const Part& part, const targets::LossRequest& request) {
+  if (!part.counts_losses || !bank_->preparer->may_lose(part.tensor_idx)) return {};
+  bank_->preparer->count_losses(request, expert_losses_);
+  if (!part.ends_expert) return {};
+  const targets::LossCounts counts = std::exchange(expert_losses_, {});
   if (!counts.any()) return {};
   if (parts_.findings != nullptr) {
     std::vector<LayerLosses>& losses = parts_.findings->losses;
     if (losses.empty() || losses.back().layer != bank_->layer) losses.push_back({bank_->layer, {}});
     losses.back().counts += counts;
   }
-  const auto refused = counts.first_refused(parts_.start.is_strict);
-  if (!refused) return {};
-  Error error{.code = Code::kCheckFailed,
-              .thing = bank_->tensors()[request.tensor_idx].name,
-              .wanted = "a layout that holds every number as the checkpoint has it (--strict)",
-              .found = fmt::format("{} {}", counts.of(*refused), targets::info(*refused).meaning),
-              .hint =
-                  "without --strict the engine's own bytes are made, and the receipt counts what "
-                  "they lose"};
-  if (targets::info(*refused).refused == targets::Refusal::kAlways) {
-    error.code = Code::kInvalidSource;
-    error.wanted = "numbers that the engine's layout holds";
-    error.hint = "lode verify DIR names codes and scales that are none";
-  }
-  return error;
+  return check_losses(counts, bank_->tensors()[part.tensor_idx].name, parts_.start.is_strict);
 }
 
 Status EngineStream::make_part(const Part& part, const targets::ExpertSource& source) {
@@ -469,7 +467,7 @@ std::vector<memory::StageUse> expected_engine_stages(const EnginePlan& plan,
   add_staging(held, plan.slots_bytes());
   add_staging(held, engine_output_bytes(plan));
   if (plan.refined_bytes > 0) add_staging(held, plan.refined_bytes);
-  if (plan.kept_numbers > 0) add_staging(held, plan.kept_numbers * sizeof(float));
+  if (plan.kept_numbers > 0) add_staging(held, plan.kept_bytes());
   of(held, Tag::kScratch) += stack_bytes(plan);
   std::vector<memory::StageUse> uses;
   if (looks_back(start)) {

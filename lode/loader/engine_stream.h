@@ -60,7 +60,7 @@ std::vector<memory::StageUse> expected_engine_stages(const EnginePlan& plan,
 
 /// Adds the banks to what the progress has of the dense slabs, and makes the tensors of all banks,
 /// expert by expert and unit by unit, and hands them to `sink` as runs of whole chunks. At no time
-/// is more of the weights in memory than what `slots` holds of an expert or two as they are stored,
+/// is more of the weights in memory than an expert or two as they are stored, or windows of one,
 /// and some units of what they become.
 ///
 /// Errors: kOverBudget; kInvalidSource naming layer, expert and place of a bad scale; kCheckFailed

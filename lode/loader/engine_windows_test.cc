@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <utility>
@@ -37,24 +39,26 @@ std::string name_of(const Way& way) {
   return name;
 }
 
-// Two layers, so that memory is used again.
 constexpr testing_support::SyntheticShape kSmallExperts{
-    .layers = 2, .experts = 2, .hidden = 256, .intermediate = 384};
+    .layers = 1, .experts = 2, .hidden = 256, .intermediate = 384};
 // Chunks of 2 MiB end within experts, and within windows of them.
 constexpr testing_support::SyntheticShape kLargerExperts{
     .layers = 1, .experts = 5, .hidden = 512, .intermediate = 640};
 
-class ExpertWindows : public testing::TestWithParam<Way> {
+class WindowsOf : public testing::Test {
  protected:
+  explicit WindowsOf(const Way& way) : way_(way) {}
+
   struct Made {
+    Status status;
     std::vector<std::uint32_t> crcs;
     std::vector<LayerLosses> losses;
   };
 
   EngineChoice choice() const {
     targets::Options options;
-    options.online = GetParam().online;
-    return {.target = GetParam().target, .options = options};
+    options.online = way_.online;
+    return {.target = way_.target, .options = options};
   }
   Result<EnginePlan> plan(const ExpertScratch& scratch) {
     return plan_engine(weights_->binding(), choice(), 2, scratch);
@@ -70,21 +74,29 @@ class ExpertWindows : public testing::TestWithParam<Way> {
     ChecksumSink sink;
     EngineFindings findings;
     const auto expected = expected_engine_stages(plan, start, {});
-    const Status made = stream_engine(plan, weights_->binding(),
-                                      {ledger, **engine, sink, nullptr, start, &findings});
-    EXPECT_TRUE(made) << to_string(made.error());
-    EXPECT_EQ(ledger.stages(), expected);
-    return {sink.crcs(), findings.losses};
+    Status made = stream_engine(plan, weights_->binding(),
+                                {ledger, **engine, sink, nullptr, start, &findings});
+    if (made) {
+      EXPECT_EQ(ledger.stages(), expected);
+    }
+    return {std::move(made), sink.crcs(), findings.losses};
   }
 
   void write(testing_support::SyntheticShape shape) {
-    shape.storage = GetParam().storage;
-    shape.bias = GetParam().bias;
+    shape.storage = way_.storage;
+    shape.bias = way_.bias;
     weights_.emplace(shape, folder_.path() / "model.safetensors");
   }
 
+  Way way_;
+  testing_support::FoldersInMemory in_memory_;
   TempFolder folder_;
   std::optional<SyntheticWeights> weights_;
+};
+
+class ExpertWindows : public WindowsOf, public testing::WithParamInterface<Way> {
+ protected:
+  ExpertWindows() : WindowsOf(GetParam()) {}
 };
 
 constexpr ExpertScratch kRoomy{.whole_bytes = kGiB, .window_bytes = kGiB};
@@ -103,6 +115,7 @@ TEST_P(ExpertWindows, GiveTheBytesOfWholeExperts) {
   ASSERT_TRUE(whole) << to_string(whole.error());
   EXPECT_EQ(whole->window_bytes, 0U);
   const Made wanted = make(*whole);
+  EXPECT_TRUE(wanted.status) << to_string(wanted.status.error());
   for (const std::uint64_t bytes : kSmall) {
     const auto small = plan({.whole_bytes = 0, .window_bytes = bytes});
     ASSERT_TRUE(small);
@@ -118,7 +131,9 @@ TEST_P(ExpertWindows, GoOnWhereAnEarlierStreamEnded) {
   const auto whole = plan(kRoomy);
   const auto small = plan({.whole_bytes = 0, .window_bytes = 300 * kKiB});
   ASSERT_TRUE(whole && small);
-  for (std::uint64_t at = 0; at < whole->banks[0].bytes; at += 2 * ChunkRun::kChunkBytes) {
+  const std::uint64_t chunks = whole->banks[0].bytes / ChunkRun::kChunkBytes;
+  for (const std::uint64_t chunk : {chunks / 3, chunks - 1}) {
+    const std::uint64_t at = chunk * ChunkRun::kChunkBytes;
     const EngineStart start{0, at, false};
     EXPECT_EQ(make(*small, start).crcs, make(*whole, start).crcs) << at;
   }
@@ -134,6 +149,56 @@ TEST_P(ExpertWindows, HoldNoMoreThanTheyMayOrOneUnitNeeds) {
     EXPECT_LE(small->window_bytes, std::max(bytes, least->window_bytes)) << bytes;
     EXPECT_LE(small->refined_bytes, std::max(bytes, least->refined_bytes)) << bytes;
   }
+}
+
+// Of each expert one block whose numbers are too small for a scale of DeepGEMM's, in gate, up and
+// down.
+class WindowsThatLose : public WindowsOf {
+ protected:
+  WindowsThatLose() : WindowsOf({ExpertStorage::kFp8Block, Target::kDeepgemm}) {
+    write(kLargerExperts);
+    std::fstream file(weights_->path(), std::ios::in | std::ios::out | std::ios::binary);
+    constexpr std::array<char, 2> kTiny{1, 0};  // BF16
+    for (const ExpertSource& expert : weights_->binding().experts[0]) {
+      for (const MatrixSource* matrix : {&expert.gate, &expert.up, &expert.down}) {
+        file.seekp(static_cast<std::streamoff>(matrix->scales.offset_bytes));
+        file.write(kTiny.data(), kTiny.size());
+      }
+    }
+  }
+  std::uint64_t flushed(const Made& made) const {
+    EXPECT_LE(made.losses.size(), 1U);
+    return made.losses.empty() ? 0 : made.losses[0].counts.of(targets::Loss::kFlushedScales);
+  }
+};
+
+TEST_F(WindowsThatLose, TellWhatWholeExpertsTellAndNothingTwice) {
+  const auto whole = plan(kRoomy);
+  const auto small = plan({.whole_bytes = 0, .window_bytes = 1});
+  ASSERT_TRUE(whole && small);
+  const std::uint64_t all = flushed(make(*whole));
+  EXPECT_EQ(all, 3 * kLargerExperts.experts);
+  EXPECT_EQ(flushed(make(*small)), all);
+  // Of an earlier stream's experts only the one that it had not finished is counted again.
+  for (std::uint64_t at = 0; at < whole->banks[0].bytes; at += ChunkRun::kChunkBytes) {
+    const std::uint64_t rest = flushed(make(*whole, {0, at, false}));
+    EXPECT_LE(rest, all) << at;
+    EXPECT_EQ(flushed(make(*small, {0, at, false})), rest) << at;
+  }
+}
+
+TEST_F(WindowsThatLose, AreRefusedInTheSameWords) {
+  const auto whole = plan(kRoomy);
+  const auto small = plan({.whole_bytes = 0, .window_bytes = 1});
+  ASSERT_TRUE(whole && small);
+  const EngineStart strict{0, 0, true};
+  const Made of_whole = make(*whole, strict), of_windows = make(*small, strict);
+  ASSERT_FALSE(of_whole.status);
+  ASSERT_FALSE(of_windows.status);
+  EXPECT_EQ(of_whole.status.error().found,
+            "2 " + std::string(targets::info(targets::Loss::kFlushedScales).meaning))
+      << to_string(of_whole.status.error());
+  EXPECT_EQ(to_string(of_windows.status.error()), to_string(of_whole.status.error()));
 }
 
 constexpr Way kWays[] = {

@@ -33,14 +33,16 @@ struct BadNumber {
 std::optional<BadNumber> first_bad(const layout::MatrixRows& rows, Format format) {
   const std::size_t width = number_bytes(format);
   const std::uint64_t first_column = rows.bytes_here().begin / width;
-  for (std::uint32_t half = 0; half < rows.num_halves; ++half) {
-    const Range here = rows.rows_here(half);
-    for (std::uint64_t at = here.begin; at < here.end; ++at) {
-      const std::span<const std::byte> row = rows.row_here({half, at});
-      for (std::size_t column = 0; column < row.size() / width; ++column) {
-        if (std::isfinite(formats::number_at(format, row, column))) continue;
-        return BadNumber{half, at, first_column + column};
-      }
+  const Range first = rows.rows_here(0);
+  const Range second = rows.num_halves == 2 ? rows.rows_here(1) : Range{0, 0};
+  for (std::uint64_t i = 0; i < first.size() + second.size(); ++i) {
+    const layout::HalfRow at = i < first.size()
+                                   ? layout::HalfRow{0, first.begin + i}
+                                   : layout::HalfRow{1, second.begin + i - first.size()};
+    const std::span<const std::byte> row = rows.row_here(at);
+    for (std::size_t column = 0; column < row.size() / width; ++column) {
+      if (std::isfinite(formats::number_at(format, row, column))) continue;
+      return BadNumber{at.half, at.row, first_column + column};
     }
   }
   return std::nullopt;

@@ -189,6 +189,7 @@ class Gatherer {
   // As multipliers.
   Result<std::vector<float>> read(const Kind& kind, const std::vector<std::uint32_t>& experts) {
     std::vector<Number> places;
+    places.reserve(experts.size());
     for (const std::uint32_t expert : experts) {
       places.push_back(kind.place(experts_[expert].*kind.matrix.matrix));
     }
@@ -225,31 +226,19 @@ Status find_largest_block_scales(const std::vector<ExpertSource>& experts,
                                   });
 }
 
-// Experts are measured as a whole, or gate and up and then down in windows of rows.
-Status measure(const targets::Needs& needs, const std::vector<ExpertSource>& experts,
-               const EngineBankPlan& bank, const LayerReading& reading, Scalars& scalars) {
-  const std::uint64_t rows = needs.gate_up ? bank.shape.intermediate : bank.shape.hidden;
-  const std::uint64_t step = bank.measured_rows == 0 ? rows : bank.measured_rows;
-  std::vector<WantedExpert> wanted;
-  std::vector<std::size_t> places;
-  for (std::size_t idx = 0; idx < bank.experts.size(); ++idx) {
+// What is read to measure an expert: all of it, or windows of rows of gate and up, then of down.
+std::vector<WantedExpert> measured_parts(const EngineBankPlan& bank, std::uint32_t expert) {
+  const std::uint64_t step = bank.measured_rows;
+  if (step == 0) return {{expert, kCodeNeeds}};
+  std::vector<WantedExpert> parts;
+  for (const targets::Needs& needs : {kGateUpNeeds, kDownNeeds}) {
+    const std::uint64_t rows = needs.gate_up ? bank.shape.intermediate : bank.shape.hidden;
     for (std::uint64_t row = 0; row < rows; row += step) {
       const Range range{row, row + step};
-      places.push_back(idx);
-      wanted.push_back({bank.experts[idx], needs,
-                        bank.measured_rows == 0 ? targets::SourceWindow{}
-                                                : targets::SourceWindow{.rows = {range, range}}});
+      parts.push_back({expert, needs, {.rows = {range, range}}});
     }
   }
-  return reading.reader.read_each(
-      {experts, wanted}, [&](std::size_t at_idx, const targets::ExpertSource& source) -> Status {
-        const std::size_t idx = places[at_idx];
-        Status measured = bank.preparer->refiner()->measure(idx, source, scalars, &reading.pool);
-        if (measured) return {};
-        const std::uint32_t expert = bank.experts[idx];
-        return with_origin(at(fmt::format("expert {}", expert), std::move(measured).error()),
-                           source, {experts[expert], bank.shape.encoding, reading.index});
-      });
+  return parts;
 }
 
 // What follows from the weights themselves, where they are quantised on the way.
@@ -257,12 +246,21 @@ Status measure_experts(const std::vector<ExpertSource>& experts, const EngineBan
                        const LayerReading& reading, Scalars& scalars) {
   const targets::Refiner* const refiner = bank.preparer->refiner();
   if (refiner == nullptr || !refiner->wants_measure()) return {};
-  if (bank.measured_rows == 0) {
-    LODE_TRY_STATUS(measure(kCodeNeeds, experts, bank, reading, scalars));
-  } else {
-    LODE_TRY_STATUS(measure(kGateUpNeeds, experts, bank, reading, scalars));
-    LODE_TRY_STATUS(measure(kDownNeeds, experts, bank, reading, scalars));
+  std::vector<WantedExpert> wanted;
+  std::vector<std::size_t> places;
+  for (std::size_t idx = 0; idx < bank.experts.size(); ++idx) {
+    const std::vector<WantedExpert> parts = measured_parts(bank, bank.experts[idx]);
+    wanted.insert(wanted.end(), parts.begin(), parts.end());
+    places.insert(places.end(), parts.size(), idx);
   }
+  LODE_TRY_STATUS(reading.reader.read_each(
+      {experts, wanted}, [&](std::size_t at_idx, const targets::ExpertSource& source) -> Status {
+        Status measured = refiner->measure(places[at_idx], source, scalars, &reading.pool);
+        if (measured) return {};
+        const std::uint32_t expert = wanted[at_idx].expert;
+        return with_origin(at(fmt::format("expert {}", expert), std::move(measured).error()),
+                           source, {experts[expert], bank.shape.encoding, reading.index});
+      }));
   refiner->end_measure(scalars);
   return {};
 }

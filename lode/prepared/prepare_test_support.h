@@ -23,28 +23,9 @@
 namespace lode::prepared {
 
 using testing_support::ExpertStorage;
+using testing_support::FoldersInMemory;
 
 inline constexpr std::uint64_t kRoomy = 4 * kGiB;
-
-/// For tests that write thousands of files: temporary folders in memory, where there are such.
-class FoldersInMemory {
- public:
-  FoldersInMemory() {
-    const char* const set = std::getenv("TMPDIR");
-    before_ = set == nullptr ? "" : set;
-    if (before_.empty() && std::filesystem::is_directory("/dev/shm")) {
-      ::setenv("TMPDIR", "/dev/shm", 1);
-    }
-  }
-  FoldersInMemory(const FoldersInMemory&) = delete;
-  FoldersInMemory& operator=(const FoldersInMemory&) = delete;
-  ~FoldersInMemory() {
-    if (before_.empty()) ::unsetenv("TMPDIR");
-  }
-
- private:
-  std::string before_;
-};
 
 /// A synthetic checkpoint in a folder, a folder to prepare it into, and what must be there then.
 class PreparedModel {

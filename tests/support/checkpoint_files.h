@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <span>
@@ -13,6 +14,26 @@
 #include <vector>
 
 namespace lode::testing_support {
+
+/// For tests that write much: temporary folders in memory, where there are such.
+class FoldersInMemory {
+ public:
+  FoldersInMemory() {
+    const char* const set = std::getenv("TMPDIR");
+    before_ = set == nullptr ? "" : set;
+    if (before_.empty() && std::filesystem::is_directory("/dev/shm")) {
+      ::setenv("TMPDIR", "/dev/shm", 1);
+    }
+  }
+  FoldersInMemory(const FoldersInMemory&) = delete;
+  FoldersInMemory& operator=(const FoldersInMemory&) = delete;
+  ~FoldersInMemory() {
+    if (before_.empty()) ::unsetenv("TMPDIR");
+  }
+
+ private:
+  std::string before_;
+};
 
 /// A folder that is gone when the test is over.
 class TempFolder {
