@@ -37,18 +37,24 @@ FORMATS = {"nvfp4": (4.5, []), "nvfp4-ct": (4.5, []), "mxfp4": (4.25, []),
 # BF16 experts that are quantised on the way, and to which target.
 ONLINE = {"fp8-tensor": "vllm-cutlass", "fp8-channel": "marlin", "fp8-block": "deepgemm", "mxfp8": "flashinfer-trtllm",
           "mxfp4": "flashinfer-b12x", "nvfp4": "flashinfer-cutlass"}
+# Experts of Mixtral-8x7B's size, 95 to 336 MiB, which come in windows: of rows, and of columns that are gathered.
+LARGE = [("nvfp4", "marlin", ""), ("fp8-block", "deepgemm", "")]
+LARGE_WITH_FULL = [("mxfp4", "flashinfer-trtllm", ""), ("fp8-block", "flashinfer-trtllm", ""), ("fp8-tensor", "marlin", ""),
+                   ("bf16", "marlin", "fp8-channel"), ("bf16", "deepgemm", "fp8-block"),
+                   ("bf16", "flashinfer-cutlass", "nvfp4")]
 UNSUPPORTED = 11
 
 
 def make_model(synth, folder, name, expert_bytes):
-    """Two layers of random codes, so many bytes of experts."""
+    """Two layers of random codes, so many bytes of experts; of none given two large experts."""
     bits, how = FORMATS[name]
-    hidden, width = 1024, 768
-    one = int(3 * hidden * width * bits / 8)
-    experts = max(8, -(-expert_bytes // (2 * one)))
-    command = [synth, "--format", name.removesuffix("-in-turn"), "--random-codes", "--out", folder, "--layers", 2,
+    hidden, width, layers, experts = 4096, 14336, 1, 2
+    if expert_bytes:
+        hidden, width, layers = 1024, 768, 2
+        experts = max(8, -(-expert_bytes // (layers * int(3 * hidden * width * bits / 8))))
+    command = [synth, "--format", name.removesuffix("-in-turn"), "--random-codes", "--out", folder, "--layers", layers,
                "--hidden", hidden, "--intermediate", width, "--experts", experts, "--vocab", 4096, "--force",
-               *(how or ["--preset", "qwen3-30b-a3b-layers"])]
+               *(how or ["--preset", "qwen3-30b-a3b-layers"]), *([] if expert_bytes else ["--top-k", 2])]
     shutil.rmtree(folder, ignore_errors=True)
     made = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
     if made.returncode != 0:
@@ -147,6 +153,10 @@ class Pairs:
             for scheme, target in ONLINE.items():
                 for threads in self.threads():
                     self.prepare(Row(name, target, threads, scheme))
+        for name, target, scheme in LARGE + (LARGE_WITH_FULL if self.options.full else []):
+            make_model(self.options.synth, self.work / "model", name, 0)
+            for threads in self.threads():
+                self.prepare(Row(f"large {name}", target, threads, scheme))
 
 
 def arguments():
