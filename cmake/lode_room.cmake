@@ -99,11 +99,7 @@ function(lode_room name)
   # Files of kernels have instruction sets of their own, which no precompiled header can serve.
   if(base IN_LIST rooms AND NOT name STREQUAL kernels)
     list(LENGTH sources num_files)
-    set(own "")
-    if(name STREQUAL cli)
-      set(own <CLI/CLI.hpp>)
-    endif()
-    lode_precompile(lode_${name} ${num_files} ${LODE_COMMON_HEADERS} ${own})
+    lode_precompile(lode_${name} ${num_files} ${LODE_COMMON_HEADERS})
   endif()
 
   if(LODE_DEVELOPER AND tests)

@@ -5,6 +5,7 @@
 
 #include "lode/base/bytes.h"
 #include "lode/base/fmt.h"
+#include "lode/cli/model_options.h"
 #include "lode/engine/prepare_run.h"
 #include "lode/targets/target.h"
 
@@ -117,9 +118,9 @@ Result<loader::EngineChoice> choice_of(const TargetOptions& options, std::uint32
 Result<loader::ExpertScratch> scratch_of(const TargetOptions& options) {
   if (options.scratch.empty()) return loader::ExpertScratch{};
   constexpr std::uint64_t kMost = 64 * kMiB;
-  auto bytes = parse_bytes(options.scratch);
-  if (bytes && *bytes > 0 && *bytes <= kMost) {
-    return loader::ExpertScratch{.whole_bytes = *bytes, .window_bytes = *bytes};
+  LODE_TRY(const std::uint64_t bytes, bytes_of("--scratch", options.scratch));
+  if (bytes > 0 && bytes <= kMost) {
+    return loader::ExpertScratch{.whole_bytes = bytes, .window_bytes = bytes};
   }
   return Error{.code = Code::kUsage,
                .thing = "--scratch",

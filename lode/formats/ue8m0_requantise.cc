@@ -80,10 +80,6 @@ float block_amax(const Fp8Strip& strip, std::uint64_t column) noexcept {
   return amax_of(largest_of(strip, column), number_at(strip.scale_format, strip.scales, column));
 }
 
-float ue8m0_scale(const Fp8Strip& strip, std::uint64_t column) noexcept {
-  return ue8m0_scale_of(block_amax(strip, column));
-}
-
 void requantise_strip(const Fp8Strip& strip, std::span<std::byte> codes, std::uint64_t step_bytes,
                       std::span<float> scales, MapCodesFn map) noexcept {
   for (std::uint64_t column = 0; column < strip.columns(); ++column) {

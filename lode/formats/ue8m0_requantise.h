@@ -54,8 +54,6 @@ inline constexpr float kUe8m0LeastAmax = 1e-4F;
 float ue8m0_scale_of(float amax) noexcept;
 /// The largest magnitude of block `column` of a strip as it is; NaN with a NaN code or scale.
 float block_amax(const Fp8Strip& strip, std::uint64_t column) noexcept;
-/// The power of two that block `column` of a strip is brought to.
-float ue8m0_scale(const Fp8Strip& strip, std::uint64_t column) noexcept;
 
 /// All blocks of a strip, looked up by `map`. `codes` may be the strip's own bytes.
 ///

@@ -38,7 +38,7 @@ void requantise(Matrix& matrix) {
   for (std::uint64_t row = 0; row * 128 < matrix.rows; ++row) {
     const Fp8Strip strip = strip_of(matrix, std::as_bytes(std::span(old)), row);
     for (std::uint64_t column = 0; column < columns; ++column) {
-      matrix.scales[row * columns + column] = ue8m0_scale(strip, column);
+      matrix.scales[row * columns + column] = ue8m0_scale_of(block_amax(strip, column));
     }
     std::vector<float> scales(columns);
     const auto codes = std::span(matrix.codes).subspan(row * 128 * matrix.k, strip.rows * matrix.k);

@@ -88,10 +88,9 @@ class ReadingPlanner {
 
   void decide_measure() {
     if (slot_bytes(kCodeNeeds) <= scratch_.whole_bytes) return take_whole(kCodeNeeds, 0);
-    for (const targets::Needs& needs : {kGateUpNeeds, kDownNeeds}) {
-      const std::uint64_t rows = rows_at_once(needs, scratch_.window_bytes / 2);
-      bank_.measured_rows = bank_.measured_rows == 0 ? rows : std::min(bank_.measured_rows, rows);
-    }
+    const std::uint64_t most_bytes = scratch_.window_bytes / 2;
+    bank_.measured_rows =
+        std::min(rows_at_once(kGateUpNeeds, most_bytes), rows_at_once(kDownNeeds, most_bytes));
     for (const targets::Needs& needs : {kGateUpNeeds, kDownNeeds}) {
       take_windows({slot_bytes(needs, first_rows(bank_.measured_rows)), 0}, 2);
     }
@@ -105,21 +104,22 @@ class ReadingPlanner {
       return take_whole(tensor.needs, of_refined);
     }
     decide_units(idx);
-    const targets::SourceWindow window = window_of(idx, 0);
+    const targets::SourceWindow window = first_window(idx);
     if (refiner_ == nullptr || !refiner_->wants_scales_first(idx, window)) return;
     TensorWindows& windows = bank_.windows[idx];
     const std::uint64_t half = scratch_.window_bytes / 2;
-    windows.scale_rows = rows_at_once(tensor.needs, half - std::min(half, refined(idx, window)));
-    take_windows({slot_bytes(tensor.needs, first_rows(windows.scale_rows)), refined(idx, window)},
-                 2);
+    const std::uint64_t of_window = refined(idx, window);
+    windows.scale_rows = rows_at_once(tensor.needs, half - std::min(half, of_window));
+    take_windows({slot_bytes(tensor.needs, first_rows(windows.scale_rows)), of_window}, 2);
   }
 
   // Windows of rows come while others are worked on; of columns larger ones come less often, which
   // is worth more: all lines pass through for each.
   void decide_units(std::size_t idx) {
     const targets::EngineTensor& tensor = bank_.tensors()[idx];
-    if (bank_.preparer->window_of(idx, 0, 1).is_all()) return;
-    const std::uint64_t slots = bank_.preparer->window_of(idx, 0, 1).k == Range{} ? 2 : 1;
+    const targets::SourceWindow of_one = bank_.preparer->window_of(idx, 0, 1);
+    if (of_one.is_all()) return;
+    const std::uint64_t slots = of_one.k == Range{} ? 2 : 1;
     const auto spent = [&](const Cost& cost) {
       return slots * cost.slot_bytes + cost.refined_bytes;
     };
@@ -151,10 +151,10 @@ class ReadingPlanner {
     }
     return cost;
   }
-  targets::SourceWindow window_of(std::size_t idx, std::uint64_t first) const {
+  targets::SourceWindow first_window(std::size_t idx) const {
     const std::uint64_t units = bank_.windows[idx].units;
     if (units == 0) return {};
-    return bank_.preparer->window_of(idx, first, units);
+    return bank_.preparer->window_of(idx, 0, units);
   }
 
   static targets::SourceWindow first_rows(std::uint64_t rows) {

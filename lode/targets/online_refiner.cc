@@ -280,28 +280,20 @@ MatrixRows OnlineRefiner::scales_of(const Job& job) const noexcept {
                          formats::scales_bytes(encoding, 1, job.half.k));
 }
 
-/// Quantises the matrices that the tensor is made of, and hands each to `take`.
-Status OnlineRefiner::for_jobs(const RefineRequest& request, std::span<std::byte> memory,
-                               parallel::ThreadPool* pool, Take take) const {
-  const Needs reads = reads_of(request.tensor_idx);
-  const bool measured = wants_measure();
-  std::uint64_t used = 0;
-  for (const bool down : {false, true}) {
-    if (!(down ? reads.down : reads.gate_up)) continue;
-    Job job = job_of(request.tensor_idx, down, request.window);
-    const auto& amaxes = down ? request.scalars.down_amax : request.scalars.gate_up_amax;
-    if (measured) job.amax = amaxes[request.expert_idx];
-    job.scales_are_known = request.scales_are_known;
-    used += deal_out(job, memory.subspan(used));
-    const MatrixRows& source = down ? request.source.down : request.source.gate_up;
-    if (!quantise(job, source, pool)) return not_finite(down ? "down" : "gate and up");
-    if (down) {
-      take(job, &ExpertSource::down, &ExpertSource::down_scales);
-    } else {
-      take(job, &ExpertSource::gate_up, &ExpertSource::gate_up_scales);
-    }
+/// Puts a job's parts into the memory and quantises what the request has of its matrix; the bytes
+/// that it took.
+Result<std::uint64_t> OnlineRefiner::run(Job& job, const RefineRequest& request, bool down,
+                                         std::span<std::byte> memory,
+                                         parallel::ThreadPool* pool) const {
+  const LayerScalars& scalars = request.scalars;
+  if (wants_measure()) {
+    job.amax = (down ? scalars.down_amax : scalars.gate_up_amax)[request.expert_idx];
   }
-  return {};
+  job.scales_are_known = request.scales_are_known;
+  const std::uint64_t used = deal_out(job, memory);
+  const MatrixRows& source = down ? request.source.down : request.source.gate_up;
+  if (!quantise(job, source, pool)) return not_finite(down ? "down" : "gate and up");
+  return used;
 }
 
 Status OnlineRefiner::refine_scales(const RefineRequest& request, std::span<std::byte> memory,
@@ -310,24 +302,23 @@ Status OnlineRefiner::refine_scales(const RefineRequest& request, std::span<std:
   Job job = job_of(request.tensor_idx, down, request.window);
   job.wants_codes = false;
   job.keeps_scales = true;
-  if (wants_measure()) {
-    job.amax =
-        (down ? request.scalars.down_amax : request.scalars.gate_up_amax)[request.expert_idx];
-  }
-  deal_out(job, memory);
-  const MatrixRows& source = down ? request.source.down : request.source.gate_up;
-  if (!quantise(job, source, pool)) return not_finite(down ? "down" : "gate and up");
-  return {};
+  const auto used = run(job, request, down, memory, pool);
+  return used ? Status() : Status(used.error());
 }
 
 Result<ExpertSource> OnlineRefiner::refine(const RefineRequest& request,
                                            std::span<std::byte> memory,
                                            parallel::ThreadPool* pool) const {
+  const Needs reads = reads_of(request.tensor_idx);
   ExpertSource refined = request.source;
-  LODE_TRY_STATUS(for_jobs(request, memory, pool, [&](const Job& job, auto codes, auto scales) {
-    refined.*codes = codes_of(job);
-    refined.*scales = scales_of(job);
-  }));
+  for (const bool down : {false, true}) {
+    if (!(down ? reads.down : reads.gate_up)) continue;
+    Job job = job_of(request.tensor_idx, down, request.window);
+    LODE_TRY(const std::uint64_t used, run(job, request, down, memory, pool));
+    memory = memory.subspan(used);
+    (down ? refined.down : refined.gate_up) = codes_of(job);
+    (down ? refined.down_scales : refined.gate_up_scales) = scales_of(job);
+  }
   return refined;
 }
 

@@ -76,10 +76,8 @@ class OnlineRefiner final : public Refiner {
   bool quantise(const Job& job, const layout::MatrixRows& source, parallel::ThreadPool* pool) const;
   layout::MatrixRows codes_of(const Job& job) const noexcept;
   layout::MatrixRows scales_of(const Job& job) const noexcept;
-  using Take = parallel::FunctionRef<void(const Job& job, layout::MatrixRows ExpertSource::*codes,
-                                          layout::MatrixRows ExpertSource::*scales)>;
-  Status for_jobs(const RefineRequest& request, std::span<std::byte> memory,
-                  parallel::ThreadPool* pool, Take take) const;
+  Result<std::uint64_t> run(Job& job, const RefineRequest& request, bool down,
+                            std::span<std::byte> memory, parallel::ThreadPool* pool) const;
   bool has_scale_of_row() const noexcept {
     const formats::Encoding& encoding = formats::info(scheme_).encoding;
     return encoding.block_rows == 1 && encoding.block_k == formats::kWhole;

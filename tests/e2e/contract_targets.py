@@ -37,7 +37,7 @@ FORMATS = {"nvfp4": (4.5, []), "nvfp4-ct": (4.5, []), "mxfp4": (4.25, []),
 # BF16 experts that are quantised on the way, and to which target.
 ONLINE = {"fp8-tensor": "vllm-cutlass", "fp8-channel": "marlin", "fp8-block": "deepgemm", "mxfp8": "flashinfer-trtllm",
           "mxfp4": "flashinfer-b12x", "nvfp4": "flashinfer-cutlass"}
-# Experts of Mixtral-8x7B's size, 95 to 336 MiB, which come in windows: of rows, and of columns that are gathered.
+# Experts of Mixtral-8x7B's size, 89 to 336 MiB, which come in windows: of rows, and of columns that are gathered.
 LARGE = [("nvfp4", "marlin", ""), ("fp8-block", "deepgemm", "")]
 LARGE_WITH_FULL = [("mxfp4", "flashinfer-trtllm", ""), ("fp8-block", "flashinfer-trtllm", ""), ("fp8-tensor", "marlin", ""),
                    ("bf16", "marlin", "fp8-channel"), ("bf16", "deepgemm", "fp8-block"),
